@@ -1,7 +1,7 @@
-"""What `mainstay serve` carries, and what it costs: a real server, a model and clients, each in a process of its own.
+"""Load and cost of `mainstay serve`: a real server, a model server and clients, each in a separate process.
 
-All of them share the machine's cores. CPU is what the system says of each process, all threads. Every answer is
-compared with what the model said. Results go to benchmarks/results/gateway.json.
+All of them share the machine's cores. CPU is that of a process as /proc reports it, all threads. Every answer is
+compared with the model's text. Results go to benchmarks/results/gateway.json.
 """
 
 from __future__ import annotations
@@ -17,38 +17,45 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway_model import LONG
-from gateway_server import Client, Gateway, cpu_s, model, others_s, rss_mb
-from processes import HERE, Failed, python
-from report import Row, Target, machine, table
+from gateway_processes import (
+    ClientProcess,
+    GatewayProcess,
+    read_cpu_s,
+    read_other_cpu_s,
+    read_rss_mb,
+    run_model_server,
+)
+from paced_model_server import LONG_TOKENS
+from processes import HERE, ChildProcessFailed, run_python
+from report import Row, Target, describe_machine, format_table
 
-AT_ONCE = 16
-OPEN = "server: {rate_per_min: 100000000, streams_max: 100000}\n"  # nobody is to wait for their turn here
-ASLEEP_S = 10.0
-REST_MAX_S = 60.0
+CONCURRENCY = 16
+NO_RATE_LIMIT = "server: {rate_per_min: 100000000, streams_max: 100000}\n"
+LANE_IDLE_S = 10.0
+QUIET_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much of everything."""
+class Sizes:
+    """Sizes of all cases."""
 
-    paced_s: float  # new turns come for so long
-    rate: float  # a second
-    pace: float  # tokens of an answer, a second
-    turns: int  # for memory
+    paced_s: float  # duration of the case `paced`
+    rate: float  # new turns per second
+    pace: float  # tokens per second of an answer
+    turns: int  # of the case `flat`
     lanes: int
     idle_s: float
     repeats: int
-    each: int  # turns of a repetition
+    turns_per_repeat: int
     people: int
-    rest_s: float  # without work, until it is believed to have none
+    quiet_s: float  # without CPU use, until the server counts as idle
 
     @property
-    def long_s(self) -> float:
-        return LONG / self.pace
+    def long_answer_s(self) -> float:
+        return LONG_TOKENS / self.pace
 
 
-WHOLE = Size(
+FULL_SIZES = Sizes(
     paced_s=100.0,
     rate=25.0,
     pace=30.0,
@@ -56,276 +63,299 @@ WHOLE = Size(
     lanes=1_000,
     idle_s=60.0,
     repeats=7,
-    each=500,
+    turns_per_repeat=500,
     people=20,
-    rest_s=2.5,
+    quiet_s=2.5,
 )
-QUICK = Size(
-    paced_s=2.0, rate=20.0, pace=600.0, turns=100, lanes=30, idle_s=1.0, repeats=1, each=20, people=3, rest_s=0.0
+QUICK_SIZES = Sizes(
+    paced_s=2.0,
+    rate=20.0,
+    pace=600.0,
+    turns=100,
+    lanes=30,
+    idle_s=1.0,
+    repeats=1,
+    turns_per_repeat=20,
+    people=3,
+    quiet_s=0.0,
 )
 
 
-class Failure(Exception):
-    pass
+class TurnsFailed(Exception):
+    """A client reported failed turns."""
 
 
-def percentile(values: list[float], percent: float) -> float:
+def compute_percentile(values: list[float], percent: float) -> float:
     return sorted(values)[min(int(len(values) * percent / 100), len(values) - 1)]
 
 
-def percentiles(values: list[float]) -> list[float]:
-    """All of them, from the least to the worst."""
-    return [round(percentile(values, percent), 1) for percent in range(101)]
+def compute_percentiles(values: list[float]) -> list[float]:
+    """The percentiles 0 to 100."""
+    return [round(compute_percentile(values, percent), 1) for percent in range(101)]
 
 
-def warmed(gateway: Gateway, model_url: str, keys: list[str], size: Size) -> None:
-    """Until it has done everything once, and has come to rest."""
-    given = {"turns": min(size.each, 100), "at_once": 8, "from": 10**8}
-    with Client("burst", gateway.url, model_url, keys=keys, **given) as client:
-        good(client.line())
-    rested(gateway, size)
+def warm_up(gateway: GatewayProcess, model_url: str, keys: list[str], sizes: Sizes) -> None:
+    """Run some turns, so that everything is loaded, and wait until the server is idle."""
+    arguments = {"turns": min(sizes.turns_per_repeat, 100), "concurrency": 8, "first_turn": 10**8}
+    with ClientProcess("burst", gateway.url, model_url, keys=keys, **arguments) as client:
+        check_result(client.read_result())
+    wait_until_quiet(gateway, sizes)
 
 
-def rested(gateway: Gateway, size: Size) -> None:
-    """Until it has done nothing for a while: memory waits for a quiet second before it follows."""
-    until, before = time.monotonic() + REST_MAX_S, -1.0
-    while size.rest_s and time.monotonic() < until and (now := cpu_s(gateway.pid)) - before > 0.02:
-        before = now
-        time.sleep(size.rest_s)
+def wait_until_quiet(gateway: GatewayProcess, sizes: Sizes) -> None:
+    """Wait until the server uses no CPU: memory starts to index only after a second without activity."""
+    deadline, before_s = time.monotonic() + QUIET_TIMEOUT_S, -1.0
+    while sizes.quiet_s and time.monotonic() < deadline and (now_s := read_cpu_s(gateway.pid)) - before_s > 0.02:
+        before_s = now_s
+        time.sleep(sizes.quiet_s)
 
 
-def good(found: dict[str, Any]) -> dict[str, Any]:
-    if found["failures"]:
-        raise Failure(f"{found['failures']} of {found['turns']} turns failed: {found['failed'][0]}")
-    return found
+def check_result(result: dict[str, Any]) -> dict[str, Any]:
+    if result["failures"]:
+        raise TurnsFailed(f"{result['failures']} of {result['turns']} turns failed: {result['failed'][0]}")
+    return result
 
 
-class Shares:
-    """What each of some processes, and everybody else, has of a core."""
+class CpuShares:
+    """CPU use, in cores, of some processes and of the rest of the machine since this object was created."""
 
     def __init__(self, *pids: int) -> None:
         self._pids = pids
-        self._began, self._spent, self._others = time.monotonic(), [cpu_s(one) for one in pids], others_s(*pids)
+        self._started = time.monotonic()
+        self._cpu_s, self._other_cpu_s = [read_cpu_s(pid) for pid in pids], read_other_cpu_s(*pids)
 
-    def now(self) -> list[float]:
-        wall = time.monotonic() - self._began
-        mine = [(cpu_s(one) - before) / wall for one, before in zip(self._pids, self._spent, strict=True)]
-        return [*mine, (others_s(*self._pids) - self._others) / wall]
+    def read(self) -> list[float]:
+        """One value per process, then one for everything else."""
+        wall_s = time.monotonic() - self._started
+        shares = [(read_cpu_s(pid) - before) / wall_s for pid, before in zip(self._pids, self._cpu_s, strict=True)]
+        return [*shares, (read_other_cpu_s(*self._pids) - self._other_cpu_s) / wall_s]
 
 
 # --- cases ---------------------------------------------------------------------------------------
 
 
-def paced(size: Size, place: Path) -> list[Row]:
-    """Answers at the pace of a model, as many at once as come to be when one ends as another begins."""
-    with model(per_second=size.pace) as (url, model_pid), Gateway(place, url) as gateway:
-        keys = gateway.keys(size.people)
-        warmed(gateway, url, keys, size)
-        full_s = min(size.long_s + 2.0, size.paced_s / 2)  # until as many are open as will be
-        spread = {"rate": size.rate, "seconds": size.paced_s, "sessions": 1_000, "probes_s": 4.0}
-        with Client("paced", gateway.url, url, keys=keys, **spread) as client:
-            time.sleep(full_s)
-            shares = Shares(gateway.pid, model_pid, client.pid)
-            time.sleep((size.paced_s - full_s) * 0.9)
-            server, speaking, listening, others = shares.now()
-            found = good(client.line())
-        rss = rss_mb(gateway.pid)
-    first, direct = found["first_ms"], found["direct_ms"]
-    streams = size.rate * size.long_s
-    tokens = size.rate * LONG
-    whole, straight = found["whole_ms"], found["direct_whole_ms"]
-    over = percentile(first, 99) - statistics.median(direct)
+def measure_paced_streams(sizes: Sizes, folder: Path) -> list[Row]:
+    """Answers at the speed of a model, with as many concurrent streams as the rate and their duration cause."""
+    with (
+        run_model_server(per_second=sizes.pace) as (url, model_pid),
+        GatewayProcess(folder, url) as gateway,
+    ):
+        keys = gateway.create_api_keys(sizes.people)
+        warm_up(gateway, url, keys, sizes)
+        ramp_up_s = min(sizes.long_answer_s + 2.0, sizes.paced_s / 2)  # until the number of open streams is constant
+        arguments = {"rate": sizes.rate, "seconds": sizes.paced_s, "sessions": 1_000, "probes_s": 4.0}
+        with ClientProcess("paced", gateway.url, url, keys=keys, **arguments) as client:
+            time.sleep(ramp_up_s)
+            shares = CpuShares(gateway.pid, model_pid, client.pid)
+            time.sleep((sizes.paced_s - ramp_up_s) * 0.9)
+            cores = shares.read()
+            result = check_result(client.read_result())
+        rss_mb = read_rss_mb(gateway.pid)
+    return build_paced_rows(sizes, result, cores, rss_mb)
+
+
+def build_paced_rows(sizes: Sizes, result: dict[str, Any], cores: list[float], rss_mb: float) -> list[Row]:
+    server, model, clients, others = cores
+    first, direct = result["first_ms"], result["direct_ms"]
+    direct_median = statistics.median(direct)
+    whole_added = compute_percentile(result["whole_ms"], 99) - statistics.median(result["direct_whole_ms"])
+    first_added = compute_percentile(first, 99) - direct_median
+    streams = sizes.rate * sizes.long_answer_s
+    tokens_per_s = sizes.rate * LONG_TOKENS
     case = "paced"
-    raw = {"first_ms": percentiles(first), "direct_ms": percentiles(direct)}
-    said = f"{streams:,.0f} streams of {size.pace:g} tokens/s, {size.rate:g} new a second"
+    raw = {"first_ms": compute_percentiles(first), "direct_ms": compute_percentiles(direct)}
+    load = f"{streams:,.0f} streams of {sizes.pace:g} tokens/s, {sizes.rate:g} new a second"
     return [
-        Row(case, said, "open at most", found["open_max"], target=Target(streams, of="ours", at_least=True)),
-        Row(case, f"failed, of {found['turns']:,}", "turns", found["failures"], target=Target(0.0, of="ours")),
-        Row(case, "first token, the model's own, median", "ms", statistics.median(direct)),
-        Row(case, "first token, above that, median", "ms", statistics.median(first) - statistics.median(direct)),
-        Row(case, "first token, above that, p99", "ms", over, target=Target(100.0, of="ours"), raw=raw),
-        Row(case, "first token, above that, worst", "ms", max(first) - statistics.median(direct)),
-        Row(
-            case, "whole answer, later than the model's, p99", "ms", percentile(whole, 99) - statistics.median(straight)
-        ),
-        Row(case, "tokens that come in one event", "tokens", tokens_an_event(found)),
+        Row(case, load, "open at most", result["open_max"], target=Target(streams, of="ours", at_least=True)),
+        Row(case, f"failed, of {result['turns']:,}", "turns", result["failures"], target=Target(0.0, of="ours")),
+        Row(case, "first token, the model's own, median", "ms", direct_median),
+        Row(case, "first token, above that, median", "ms", statistics.median(first) - direct_median),
+        Row(case, "first token, above that, p99", "ms", first_added, target=Target(100.0, of="ours"), raw=raw),
+        Row(case, "first token, above that, worst", "ms", max(first) - direct_median),
+        Row(case, "whole answer, later than the model's, p99", "ms", whole_added),
+        Row(case, "tokens that come in one event", "tokens", compute_tokens_per_event(result)),
         Row(case, "the server", "cores", server),
-        Row(case, "a streamed token", "us of the server's CPU", 1e6 * server / tokens),
-        Row(case, "the model beside it", "cores", speaking),
-        Row(case, "the clients beside it", "cores", listening),
+        Row(case, "a streamed token", "us of the server's CPU", 1e6 * server / tokens_per_s),
+        Row(case, "the model beside it", "cores", model),
+        Row(case, "the clients beside it", "cores", clients),
         Row(case, "others on the machine meanwhile", "cores", others),
-        Row(case, "memory in the end", "RSS MB", rss),
+        Row(case, "memory in the end", "RSS MB", rss_mb),
     ]
 
 
-def tokens_an_event(found: dict[str, Any]) -> float:
-    return float(found["turns"] * LONG / max(found["events"], 1))
+def compute_tokens_per_event(result: dict[str, Any]) -> float:
+    return float(result["turns"] * LONG_TOKENS / max(result["events"], 1))
 
 
-def flat(size: Size, place: Path) -> list[Row]:
-    """Sessions come, have five turns, and are left; lanes go to sleep soon, so that what stays is what leaks."""
-    more = f"{OPEN}limits: {{lane_idle_s: {ASLEEP_S}}}\n"
-    with model() as (url, _), Gateway(place, url, more) as gateway:
-        keys = gateway.keys(size.people)
-        warm, each = size.turns // 5, 5
-        given = {"keys": keys, "at_once": AT_ONCE, "each": each}
-        with Client("burst", gateway.url, url, turns=warm, **given) as client:
-            good(client.line())
-        rested(gateway, size)
-        shares = Shares(gateway.pid)
-        began = time.monotonic()
-        samples = [rss_mb(gateway.pid)]
-        with Client("burst", gateway.url, url, turns=size.turns, **{"from": warm}, **given) as client:
-            while client.runs and not client.waits(1.0):
-                samples.append(rss_mb(gateway.pid))
-            found = good(client.line())
-        wall = time.monotonic() - began
-        server, others = shares.now()
-        rested(gateway, size)
-        settled = rss_mb(gateway.pid)
+def measure_memory_growth(sizes: Sizes, folder: Path) -> list[Row]:
+    """Many sessions with five turns each. Lanes are unloaded soon after, so that growing memory indicates a leak."""
+    config = f"{NO_RATE_LIMIT}limits: {{lane_idle_s: {LANE_IDLE_S}}}\n"
+    with run_model_server() as (url, _), GatewayProcess(folder, url, config) as gateway:
+        keys = gateway.create_api_keys(sizes.people)
+        warm_up_turns, turns_per_session = sizes.turns // 5, 5
+        arguments = {"keys": keys, "concurrency": CONCURRENCY, "turns_per_session": turns_per_session}
+        with ClientProcess("burst", gateway.url, url, turns=warm_up_turns, **arguments) as client:
+            check_result(client.read_result())
+        wait_until_quiet(gateway, sizes)
+        shares = CpuShares(gateway.pid)
+        started = time.monotonic()
+        samples = [read_rss_mb(gateway.pid)]
+        arguments |= {"turns": sizes.turns, "first_turn": warm_up_turns}
+        with ClientProcess("burst", gateway.url, url, **arguments) as client:
+            while client.is_running and not client.wait_for_output(1.0):
+                samples.append(read_rss_mb(gateway.pid))
+            result = check_result(client.read_result())
+        wall_s = time.monotonic() - started
+        server, others = shares.read()
+        wait_until_quiet(gateway, sizes)
+        idle_mb = read_rss_mb(gateway.pid)
     tenth = max(len(samples) // 10, 1)
     before, after = statistics.mean(samples[:tenth]), statistics.mean(samples[-tenth:])
     half = statistics.mean(samples[len(samples) // 2 : len(samples) // 2 + tenth])
     case = "flat"
-    said = f"{size.turns:,} turns in {size.turns // each:,} sessions, after {warm:,}"
+    load = f"{sizes.turns:,} turns in {sizes.turns // turns_per_session:,} sessions, after {warm_up_turns:,}"
     return [
-        Row(case, f"{said}: memory in their first tenth", "RSS MB", before),
+        Row(case, f"{load}: memory in their first tenth", "RSS MB", before),
         Row(case, "in their last tenth", "RSS MB", after, raw={"rss_mb": samples}),
         Row(case, "at most", "RSS MB", max(samples)),
         Row(case, "grown", "%", 100 * (after / before - 1), target=Target(10.0, of="ours")),
         Row(case, "grown, over their second half", "RSS MB", after - half, target=Target(5.0, of="ours")),
-        Row(case, "at rest afterwards", "RSS MB", settled),
-        Row(case, f"failed, of {found['turns']:,}", "turns", found["failures"], target=Target(0.0, of="ours")),
-        Row(case, "as fast as it goes", "turns/s", found["turns_s"]),
+        Row(case, "at rest afterwards", "RSS MB", idle_mb),
+        Row(case, f"failed, of {result['turns']:,}", "turns", result["failures"], target=Target(0.0, of="ours")),
+        Row(case, "as fast as it goes", "turns/s", result["turns_s"]),
         Row(case, "a short turn, among many, everything that follows it included", "ms of the server's CPU",
-            1000 * server * wall / size.turns),
+            1000 * server * wall_s / sizes.turns),
         Row(case, "others on the machine meanwhile", "cores", others),
     ]  # fmt: skip
 
 
-def idle(size: Size, place: Path) -> list[Row]:
-    """Sessions that are awake, and people who follow some of them, while nothing happens."""
-    followers = max(size.lanes // 10, 1)
-    with model() as (url, _), Gateway(place, url, OPEN) as gateway:
-        keys = gateway.keys(size.people)
-        with Client("burst", gateway.url, url, keys=keys, turns=size.lanes, at_once=AT_ONCE) as client:
-            good(client.line())
-        with Client("follow", gateway.url, url, keys=keys, followers=followers) as client:
-            client.line()
-            rested(gateway, size)
-            shares = Shares(gateway.pid)
-            time.sleep(size.idle_s)
-            server, others = shares.now()
-            rss = rss_mb(gateway.pid)
-            left = good(client.leave())["left"]
+def measure_idle_server(sizes: Sizes, folder: Path) -> list[Row]:
+    """Loaded lanes, some of them with a subscriber, without activity."""
+    subscribers = max(sizes.lanes // 10, 1)
+    with run_model_server() as (url, _), GatewayProcess(folder, url, NO_RATE_LIMIT) as gateway:
+        keys = gateway.create_api_keys(sizes.people)
+        arguments = {"turns": sizes.lanes, "concurrency": CONCURRENCY}
+        with ClientProcess("burst", gateway.url, url, keys=keys, **arguments) as client:
+            check_result(client.read_result())
+        with ClientProcess("subscribe", gateway.url, url, keys=keys, subscribers=subscribers) as client:
+            client.read_result()  # all subscriptions are open
+            wait_until_quiet(gateway, sizes)
+            shares = CpuShares(gateway.pid)
+            time.sleep(sizes.idle_s)
+            server, others = shares.read()
+            rss_mb = read_rss_mb(gateway.pid)
+            connected = check_result(client.finish())["connected"]
     case = "idle"
-    said = f"{size.lanes:,} lanes awake, {followers} followers, for {size.idle_s:g} s"
+    load = f"{sizes.lanes:,} lanes awake, {subscribers} followers, for {sizes.idle_s:g} s"
     return [
-        Row(case, said, "% of a core", 100 * server, target=Target(1.0, of="ours")),
-        Row(case, "memory then", "RSS MB", rss),
-        Row(case, "followers who were let go of", "", followers - left, target=Target(0.0, of="ours")),
+        Row(case, load, "% of a core", 100 * server, target=Target(1.0, of="ours")),
+        Row(case, "memory then", "RSS MB", rss_mb),
+        Row(case, "followers who were let go of", "", subscribers - connected, target=Target(0.0, of="ours")),
         Row(case, "others on the machine meanwhile", "cores", others),
     ]
 
 
-def start(size: Size, place: Path) -> list[Row]:
-    """From the command to the first ready answer, with an empty home and one workspace."""
-    taken, memory, spent = [], [], []
-    with model() as (url, _):
-        for _ in range(max(size.repeats, 1)):
-            with Gateway(place, url) as gateway:
-                taken.append(gateway.start_s)
-                spent.append(cpu_s(gateway.pid))
+def measure_startup(sizes: Sizes, folder: Path) -> list[Row]:
+    """From the command to the first successful `/readyz`, with an empty home and one workspace."""
+    start_s, rss_mb, cpu_s = [], [], []
+    with run_model_server() as (url, _):
+        for _ in range(max(sizes.repeats, 1)):
+            with GatewayProcess(folder, url) as gateway:
+                start_s.append(gateway.start_s)
+                cpu_s.append(read_cpu_s(gateway.pid))
                 time.sleep(1.0)
-                memory.append(rss_mb(gateway.pid))
+                rss_mb.append(read_rss_mb(gateway.pid))
     case = "start"
     return [
-        Row(case, "from the command until it is ready", "s", statistics.median(taken), raw={"s": taken}),
-        Row(case, "CPU of that", "s", statistics.median(spent)),
-        Row(case, "idle, one workspace", "RSS MB", statistics.median(memory)),
+        Row(case, "from the command until it is ready", "s", statistics.median(start_s), raw={"s": start_s}),
+        Row(case, "CPU of that", "s", statistics.median(cpu_s)),
+        Row(case, "idle, one workspace", "RSS MB", statistics.median(rss_mb)),
     ]
 
 
-DOORS: dict[str, dict[str, Any]] = {
-    "POST /api/sessions/…/prompt, JSON": {"door": "json"},
-    "the same as events (SSE)": {"door": "events"},
-    "POST /v1/chat/completions": {"door": "chat", "streamed": False},
-    "the same, streamed": {"door": "chat", "streamed": True},
+INTERFACES: dict[str, dict[str, Any]] = {
+    "POST /api/sessions/…/prompt, JSON": {"interface": "json"},
+    "the same as events (SSE)": {"interface": "events"},
+    "POST /v1/chat/completions": {"interface": "chat", "streamed": False},
+    "the same, streamed": {"interface": "chat", "streamed": True},
 }
 
 
-def turn(size: Size, place: Path) -> list[Row]:
-    """Turns one after another, by each way in turn."""
-    spent: dict[str, list[float]] = {"agent.run, in-process": []}
-    with model() as (url, _), Gateway(place, url, OPEN) as gateway:
-        keys = gateway.keys(size.people)
-        warmed(gateway, url, keys, size)
-        for n in range(size.repeats):
-            home = tempfile.mkdtemp(dir=place)
-            alone = python(str(HERE / "gateway_alone.py"), url, home, str(size.each // 10), "10")
-            spent["agent.run, in-process"].append(json.loads(alone)["cpu_ms"])
-            for m, (name, given) in enumerate(DOORS.items()):
-                some = {"turns": size.each, "each": 10, "at_once": 1, "from": (n * len(DOORS) + m) * size.each}
-                before = cpu_s(gateway.pid)
-                with Client("burst", gateway.url, url, keys=keys, **given, **some) as client:
-                    good(client.line())
-                    spent.setdefault(name, []).append(1000 * (cpu_s(gateway.pid) - before) / size.each)
-                rested(gateway, size)  # what follows a turn beside it is not its own
+def measure_turn_by_interface(sizes: Sizes, folder: Path) -> list[Row]:
+    """Sequential turns through each interface, alternating."""
+    cpu_ms: dict[str, list[float]] = {"agent.run, in-process": []}
+    turns = sizes.turns_per_repeat
+    with run_model_server() as (url, _), GatewayProcess(folder, url, NO_RATE_LIMIT) as gateway:
+        keys = gateway.create_api_keys(sizes.people)
+        warm_up(gateway, url, keys, sizes)
+        for repeat in range(sizes.repeats):
+            home = tempfile.mkdtemp(dir=folder)
+            output = run_python(str(HERE / "in_process_turns.py"), url, home, str(turns // 10), "10")
+            cpu_ms["agent.run, in-process"].append(json.loads(output)["cpu_ms"])
+            for index, (name, interface) in enumerate(INTERFACES.items()):
+                first_turn = (repeat * len(INTERFACES) + index) * turns
+                load = {"turns": turns, "turns_per_session": 10, "concurrency": 1, "first_turn": first_turn}
+                before_s = read_cpu_s(gateway.pid)
+                with ClientProcess("burst", gateway.url, url, keys=keys, **interface, **load) as client:
+                    check_result(client.read_result())
+                    cpu_ms.setdefault(name, []).append(1000 * (read_cpu_s(gateway.pid) - before_s) / turns)
+                wait_until_quiet(gateway, sizes)  # background work does not count for the next interface
     return [
-        Row("turn", f"a short turn: {name}", "ms of CPU", statistics.median(took), raw={"ms": took})
-        for name, took in spent.items()
+        Row("turn", f"a short turn: {name}", "ms of CPU", statistics.median(values), raw={"ms": values})
+        for name, values in cpu_ms.items()
     ]
 
 
-CASES: dict[str, Callable[[Size, Path], list[Row]]] = {
-    "start": start,
-    "turn": turn,
-    "paced": paced,
-    "flat": flat,
-    "idle": idle,
+CASES: dict[str, Callable[[Sizes, Path], list[Row]]] = {
+    "start": measure_startup,
+    "turn": measure_turn_by_interface,
+    "paced": measure_paced_streams,
+    "flat": measure_memory_growth,
+    "idle": measure_idle_server,
 }
 
 
-def measure(names: list[str], size: Size, place: Path) -> list[Row]:
+def measure_cases(names: list[str], sizes: Sizes, folder: Path) -> list[Row]:
     rows: list[Row] = []
     for name in names:
         print(f"{name} …", file=sys.stderr, flush=True)
         try:
-            rows += CASES[name](size, place)
-        except (Failed, Failure) as error:
+            rows += CASES[name](sizes, folder)
+        except (ChildProcessFailed, TurnsFailed) as error:
             rows.append(Row(name, name, "", error=str(error)))
     return rows
 
 
-def keep(rows: list[Row], out: Path) -> None:
-    """Cases that were not measured this time stay as they were."""
-    measured = {row.case for row in rows}
-    kept = json.loads(out.read_text())["rows"] if out.exists() else []
-    data = [row for row in kept if row["case"] not in measured] + [
-        row.data() | {"at": machine()["date"]} for row in rows
-    ]
+def save_results(rows: list[Row], out: Path) -> None:
+    """Replace the results of the measured cases; the others stay as they are in the file."""
+    machine, measured = describe_machine(), {row.case for row in rows}
+    old = json.loads(out.read_text())["rows"] if out.exists() else []
+    data = [row for row in old if row["case"] not in measured]
+    data += [row.to_dict() | {"at": machine["date"]} for row in rows]
     data.sort(key=lambda row: list(CASES).index(row["case"]))
-    out.write_text(json.dumps({"machine": machine(), "rows": data}, indent=1) + "\n")
+    out.write_text(json.dumps({"machine": machine, "rows": data}, indent=1) + "\n")
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--quick", action="store_true", help="does it run at all?")
-    options.add_argument("--only", help="some of: " + ",".join(CASES))
-    options.add_argument("--out", type=Path, help="where the results go (default benchmarks/results/gateway.json)")
-    options.add_argument("--place", type=Path, help="a folder on the disk to use (default: the temporary folder)")
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes: check that everything runs")
+    parser.add_argument("--only", help="cases, separated by commas: " + ",".join(CASES))
+    parser.add_argument("--out", type=Path, help="file for the results (default benchmarks/results/gateway.json)")
+    parser.add_argument(
+        "--place", dest="parent_folder", type=Path, help="folder on the disk to use (default: the temporary folder)"
+    )
+    arguments = parser.parse_args()
     if not Path("/proc/self/stat").exists():
-        options.error("this asks /proc for the CPU of processes, which this system does not have")
-    names = given.only.split(",") if given.only else list(CASES)
+        parser.error("this benchmark reads the CPU time of processes from /proc, which this system does not have")
+    names = arguments.only.split(",") if arguments.only else list(CASES)
     if unknown := set(names) - set(CASES):
-        options.error(f"no such case: {', '.join(sorted(unknown))}")
-    with tempfile.TemporaryDirectory(dir=given.place) as place:
-        rows = measure(names, QUICK if given.quick else WHOLE, Path(place))
-    print(table(rows))
-    if out := given.out or (None if given.quick else HERE / "results" / "gateway.json"):
-        keep(rows, out)
-    sys.exit(any(row.met is False for row in rows))
+        parser.error(f"unknown cases: {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory(dir=arguments.parent_folder) as folder:
+        rows = measure_cases(names, QUICK_SIZES if arguments.quick else FULL_SIZES, Path(folder))
+    print(format_table(rows))
+    if out := arguments.out or (None if arguments.quick else HERE / "results" / "gateway.json"):
+        save_results(rows, out)
+    sys.exit(any(row.meets_target is False for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Those who use the gateway, in a process of their own: one job in, as JSON, one line of JSON out.
+"""HTTP clients of the gateway benchmark, in a separate process: one job as a JSON argument, results as lines of JSON.
 
-It shares its cores with what is measured, so that while answers come it only keeps their bytes; each is looked at when
-it has ended: the words must be the model's, the events in order, the end a good one.
+The process shares the cores with the measured server. It therefore only collects the bytes of a response while they
+arrive and checks them at the end: the text must be the model's, the events in order, the outcome an answer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any, cast
 
 import msgspec
 import uvloop
-from gateway_model import LONG, PACED, SHORT, answer, modestly
+from paced_model_server import LONG_TOKENS, PACED_PREFIX, SHORT_TOKENS, build_answer, use_batch_scheduling
 
-FIRST = re.compile(rb"event: (?:TextDelta|MessageAdded)|\"content\": ?\"[^\"]")  # of ours, and of a model's
-DATA = re.compile(rb"data: (\{[^\n]*\})\n\n")
-END = b"\r\n0\r\n\r\n"
-ANSWERS = {True: answer(LONG), False: answer(SHORT)}
+FIRST_TOKEN = re.compile(
+    rb"event: (?:TextDelta|MessageAdded)|\"content\": ?\"[^\"]"
+)  # Mainstay's events, and chat completions
+EVENT_DATA = re.compile(rb"data: (\{[^\n]*\})\n\n")
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+ANSWERS = {True: build_answer(LONG_TOKENS), False: build_answer(SHORT_TOKENS)}  # by `paced`
 ATTEMPTS = 3
 
 
@@ -42,7 +44,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Ours, or a chunk of a chat completion."""
+    """An event of Mainstay's API, or a chunk of a chat completion."""
 
     type: str = ""
     text: str = ""
@@ -56,254 +58,260 @@ decode = msgspec.json.Decoder(Event).decode
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time; what comes is kept until it is whole."""
+    """A keep-alive connection with one request at a time; it collects the response until it is complete."""
 
-    def __init__(self, gone: Callable[[Connection], None]) -> None:
-        self.used = 0
-        self._gone = gone
+    def __init__(self, on_lost: Callable[[Connection], None]) -> None:
+        self.request_count = 0
+        self._on_lost = on_lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.done: asyncio.Future[bytes] | None = None
-        self.begun = asyncio.get_running_loop().create_future()
-        self.stays = False
+        self.response: asyncio.Future[bytes] | None = None
+        self.subscribed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.is_subscription = False
 
-    def ask(self, request: bytes) -> asyncio.Future[bytes]:
-        """The whole response."""
-        self.used += 1
-        self.first = 0.0
+    def send_request(self, request: bytes) -> asyncio.Future[bytes]:
+        """Send a request; the future gets the complete response."""
+        self.request_count += 1
+        self.first_token_at = 0.0
         self.pieces: list[bytes] = []
         self.length = -1
-        self.asked = time.monotonic()
-        self.done = asyncio.get_running_loop().create_future()
+        self.sent_at = time.monotonic()
+        self.response = asyncio.get_running_loop().create_future()
         self.transport.write(request)
-        return self.done
+        return self.response
 
     def data_received(self, data: bytes) -> None:
-        if self.stays:  # somebody who only follows
-            if not self.begun.done():
-                self.begun.set_result(data)
+        if self.is_subscription:  # the stream has no end; only its first bytes matter
+            if not self.subscribed.done():
+                self.subscribed.set_result(data)
             return
-        if not self.first and FIRST.search(data):
-            self.first = time.monotonic()
+        if not self.first_token_at and FIRST_TOKEN.search(data):
+            self.first_token_at = time.monotonic()
         self.pieces.append(data)
-        if self.length < 0 and not self._head():
+        if self.length < 0 and not self._parse_head():
             return
         if self.length:
-            over = sum(map(len, self.pieces)) >= self.length
+            complete = sum(map(len, self.pieces)) >= self.length
         else:
-            over = data.endswith(END) or b"".join(self.pieces[-2:]).endswith(END)
-        if over and self.done is not None and not self.done.done():
-            self.ended = time.monotonic()
-            self.done.set_result(b"".join(self.pieces))
+            complete = data.endswith(LAST_CHUNK) or b"".join(self.pieces[-2:]).endswith(LAST_CHUNK)
+        if complete and self.response is not None and not self.response.done():
+            self.completed_at = time.monotonic()
+            self.response.set_result(b"".join(self.pieces))
 
-    def _head(self) -> bool:
-        """What is to come: so many bytes, or (0) pieces until an empty one."""
-        whole = b"".join(self.pieces)
-        end = whole.find(b"\r\n\r\n")
+    def _parse_head(self) -> bool:
+        """Set `length` to the response's size, or to 0 if it is chunked. Return False while the head is incomplete."""
+        received = b"".join(self.pieces)
+        end = received.find(b"\r\n\r\n")
         if end < 0:
             return False
-        at = whole[:end].lower().find(b"content-length:")
-        self.length = end + 4 + int(whole[at + 15 : end].split(b"\r\n", 1)[0]) if at >= 0 else 0
+        position = received[:end].lower().find(b"content-length:")
+        self.length = end + 4 + int(received[position + 15 : end].split(b"\r\n", 1)[0]) if position >= 0 else 0
         return True
 
     def connection_lost(self, error: BaseException | None) -> None:
-        self._gone(self)
-        if self.done is not None and not self.done.done():
-            self.done.set_exception(ConnectionError(f"closed after {len(self.pieces)} pieces"))
+        self._on_lost(self)
+        if self.response is not None and not self.response.done():
+            self.response.set_exception(ConnectionError(f"closed after {len(self.pieces)} pieces"))
 
 
-class Pool:
-    """Connections to one address; the one that was used last is used first."""
+class ConnectionPool:
+    """Keep-alive connections to one address; the most recently used one is taken first."""
 
     def __init__(self, url: str) -> None:
         self.host, port = url.removeprefix("http://").split("/")[0].split(":")
         self.port = int(port)
-        self.free: list[Connection] = []
-        self.again = 0
+        self.idle_connections: list[Connection] = []
+        self.retries = 0
 
-    async def take(self) -> Connection:
-        while self.free:
-            one = self.free.pop()
-            if not one.transport.is_closing():
-                return one
+    async def acquire(self) -> Connection:
+        while self.idle_connections:
+            connection = self.idle_connections.pop()
+            if not connection.transport.is_closing():
+                return connection
         loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(lambda: Connection(self._gone), self.host, self.port)
-        return made
+        _, connection = await loop.create_connection(lambda: Connection(self._remove), self.host, self.port)
+        return connection
 
-    def _gone(self, one: Connection) -> None:
-        if one in self.free:
-            self.free.remove(one)
+    def _remove(self, connection: Connection) -> None:
+        if connection in self.idle_connections:
+            self.idle_connections.remove(connection)
 
-    async def ask(self, request: bytes) -> tuple[Connection, bytes]:
-        """A kept connection may be gone just when it is used: then once more, which an id makes safe."""
+    async def send_request(self, request: bytes) -> tuple[Connection, bytes]:
+        """Retry if the server closed an idle connection just then; the id of the prompt makes a retry safe."""
         for _ in range(ATTEMPTS):
-            one = await self.take()
+            connection = await self.acquire()
             try:
-                return one, await one.ask(request)
+                return connection, await connection.send_request(request)
             except ConnectionError:
-                if one.used == 1 or one.pieces:
+                if connection.request_count == 1 or connection.pieces:
                     raise
-                self.again += 1
-        raise ConnectionError("no connection lasts")
+                self.retries += 1
+        raise ConnectionError(f"the server closed {ATTEMPTS} connections")
 
 
-def post(path: str, body: dict[str, Any], *headers: str) -> bytes:
+def build_post_request(path: str, body: dict[str, Any], *headers: str) -> bytes:
     data = json.dumps(body).encode()
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", *headers]
     return "\r\n".join([*lines, f"Content-Length: {len(data)}", "", ""]).encode() + data
 
 
-class Job:
-    """`doors`: by which of them a turn is asked for: `events` and `json` are ours, `chat` is the other API."""
+class ClientJob:
+    """One job. `interface` selects the API of a turn: `events` or `json` of Mainstay, or OpenAI `chat` completions."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.given = given
-        self.keys: list[str] = given.get("keys") or [""]
-        self.pool = Pool(given["url"])
-        self.model = Pool(given["model"])
-        self.failed: list[str] = []
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments = arguments
+        self.keys: list[str] = arguments.get("keys") or [""]
+        self.pool = ConnectionPool(arguments["url"])
+        self.model_pool = ConnectionPool(arguments["model"])
+        self.failures: list[str] = []
         self.first_ms: list[float] = []
         self.whole_ms: list[float] = []
-        self.open = self.open_max = self.events = self.ended = 0
+        self.open_turns = self.open_turns_max = self.event_count = self.completed_turns = 0
 
-    def request(self, session: int, turn: int, *, paced: bool) -> bytes:
-        text = f"{PACED.decode() if paced else ''} turn {turn}, please"
-        who = session % len(self.keys)
-        headers = [f"Authorization: Bearer {self.keys[who]}"] if self.keys[who] else []
-        door = self.given.get("door", "events")
-        if door == "chat":
-            asked = {"model": "mainstay", "messages": [{"role": "user", "content": text}]}
-            asked |= {"stream": True, "session_id": f"s{session}"} if self.given.get("streamed", True) else {}
-            return post("/v1/chat/completions", asked, *headers)
-        headers += ["Accept: text/event-stream"] if door == "events" else []
-        return post(f"/api/sessions/s{session}/prompt", {"text": text, "id": f"t{turn}"}, *headers)
+    def build_turn_request(self, session: int, turn: int, *, paced: bool) -> bytes:
+        text = f"{PACED_PREFIX.decode() if paced else ''} turn {turn}, please"
+        key = self.keys[session % len(self.keys)]
+        headers = [f"Authorization: Bearer {key}"] if key else []
+        interface = self.arguments.get("interface", "events")
+        if interface == "chat":
+            body = {"model": "mainstay", "messages": [{"role": "user", "content": text}]}
+            body |= {"stream": True, "session_id": f"s{session}"} if self.arguments.get("streamed", True) else {}
+            return build_post_request("/v1/chat/completions", body, *headers)
+        headers += ["Accept: text/event-stream"] if interface == "events" else []
+        return build_post_request(f"/api/sessions/s{session}/prompt", {"text": text, "id": f"t{turn}"}, *headers)
 
-    async def turn(self, session: int, turn: int, *, paced: bool) -> None:
-        self.open += 1
-        self.open_max = max(self.open_max, self.open)
+    async def run_turn(self, session: int, turn: int, *, paced: bool) -> None:
+        self.open_turns += 1
+        self.open_turns_max = max(self.open_turns_max, self.open_turns)
         try:
-            one, raw = await self.pool.ask(self.request(session, turn, paced=paced))
-            if wrong := self.look(raw, ANSWERS[paced]):
-                self.failed.append(f"s{session} t{turn}: {wrong}")
+            request = self.build_turn_request(session, turn, paced=paced)
+            connection, response = await self.pool.send_request(request)
+            if problem := self.find_problem(response, ANSWERS[paced]):
+                self.failures.append(f"s{session} t{turn}: {problem}")
             else:
-                self.first_ms.append(1000 * ((one.first or one.ended) - one.asked))
-                self.whole_ms.append(1000 * (one.ended - one.asked))
-            self.pool.free.append(one)
+                first_token_at = connection.first_token_at or connection.completed_at
+                self.first_ms.append(1000 * (first_token_at - connection.sent_at))
+                self.whole_ms.append(1000 * (connection.completed_at - connection.sent_at))
+            self.pool.idle_connections.append(connection)
         except OSError as error:
-            self.failed.append(f"s{session} t{turn}: {error}")
+            self.failures.append(f"s{session} t{turn}: {error}")
         finally:
-            self.open -= 1
-            self.ended += 1
+            self.open_turns -= 1
+            self.completed_turns += 1
 
-    def look(self, raw: bytes, said: str) -> str:
-        """What is wrong with an answer."""
-        if not raw.startswith(b"HTTP/1.1 200"):
-            return raw[:300].decode(errors="replace")
-        if self.given.get("door") == "json" or not self.given.get("streamed", True):
-            return "" if json.dumps(said)[1:-1].encode() in raw else f"other words: {raw[-300:]!r}"
-        found = [decode(one) for one in DATA.findall(raw)]
-        self.events += len(found)
-        if self.given.get("door") == "chat":
-            deltas = [one.choices[0].delta for one in found if one.choices]
-            text = "".join(one.content or "" for one in deltas if one is not None)
-            return "" if text == said else f"other words: {text[:100]!r}"
-        sequences = [one.sequence for one in found if one.sequence]
+    def find_problem(self, response: bytes, expected: str) -> str:
+        """Describe what is wrong with a response; empty if nothing is."""
+        if not response.startswith(b"HTTP/1.1 200"):
+            return response[:300].decode(errors="replace")
+        if self.arguments.get("interface") == "json" or not self.arguments.get("streamed", True):
+            return "" if json.dumps(expected)[1:-1].encode() in response else f"wrong text: {response[-300:]!r}"
+        events = [decode(data) for data in EVENT_DATA.findall(response)]
+        self.event_count += len(events)
+        if self.arguments.get("interface") == "chat":
+            deltas = [event.choices[0].delta for event in events if event.choices]
+            text = "".join(delta.content or "" for delta in deltas if delta is not None)
+            return "" if text == expected else f"wrong text: {text[:100]!r}"
+        sequences = [event.sequence for event in events if event.sequence]
         if sequences != sorted(set(sequences)):
             return f"out of order: {sequences}"
-        last = found[-1] if found else Event()
+        last = events[-1] if events else Event()
         if last.type != "TurnEnded" or last.outcome is None or last.outcome.type != "Answered":
             return f"ended with {last}"
-        text = "".join(part.text for one in found if one.type == "MessageAdded" for part in one.parts)
-        pieces = "".join(one.text for one in found if one.type == "TextDelta")
-        if text == said and (pieces == said or not (pieces or self.given["job"] == "paced")):
-            return ""  # an answer that is there at once may be heard as a whole only
-        at = next((n for n, (a, b) in enumerate(zip(pieces, said, strict=False)) if a != b), len(pieces))
-        return f"other words: {len(text)} and {len(pieces)} of {len(said)}, {pieces[at : at + 40]!r} at {at}"
+        text = "".join(part.text for event in events if event.type == "MessageAdded" for part in event.parts)
+        pieces = "".join(event.text for event in events if event.type == "TextDelta")
+        if text == expected and (pieces == expected or not (pieces or self.arguments["job"] == "paced")):
+            return ""  # an answer that is available at once may come without deltas
+        at = next((n for n, (a, b) in enumerate(zip(pieces, expected, strict=False)) if a != b), len(pieces))
+        return f"wrong text: {len(text)} and {len(pieces)} of {len(expected)}, {pieces[at : at + 40]!r} at {at}"
 
-    # --- the jobs --------------------------------------------------------------------------------
+    # --- jobs --------------------------------------------------------------------------------
 
-    async def paced(self) -> dict[str, Any]:
-        """New turns at a rate, whatever becomes of those before; the model is asked directly meanwhile."""
-        given = self.given
-        rate, seconds, sessions = given["rate"], given["seconds"], given["sessions"]
+    async def run_paced_turns(self) -> dict[str, Any]:
+        """Start turns at a fixed rate, whether or not earlier ones have ended; also call the model directly."""
+        arguments = self.arguments
+        rate, seconds, sessions = arguments["rate"], arguments["seconds"], arguments["sessions"]
         loop = asyncio.get_running_loop()
-        began = time.monotonic()
+        started = time.monotonic()
         turns: list[asyncio.Task[None]] = []
         probes = [
-            loop.create_task(self.probe(began + n / given["probes_s"])) for n in range(int(seconds * given["probes_s"]))
+            loop.create_task(self.probe_model(started + n / arguments["probes_s"]))
+            for n in range(int(seconds * arguments["probes_s"]))
         ]
         for n in range(int(rate * seconds)):
-            await asyncio.sleep(max(began + n / rate - time.monotonic(), 0.0))
-            turns.append(loop.create_task(self.turn(n % sessions, n, paced=True)))
+            await asyncio.sleep(max(started + n / rate - time.monotonic(), 0.0))
+            turns.append(loop.create_task(self.run_turn(n % sessions, n, paced=True)))
         await asyncio.gather(*turns)
         direct = await asyncio.gather(*probes)
-        return {"direct_ms": [one for one, _ in direct], "direct_whole_ms": [one for _, one in direct]}
+        return {"direct_ms": [first for first, _ in direct], "direct_whole_ms": [whole for _, whole in direct]}
 
-    async def probe(self, at: float) -> tuple[float, float]:
+    async def probe_model(self, at: float) -> tuple[float, float]:
+        """Call the model directly; return the milliseconds until the first token and until the end."""
         await asyncio.sleep(max(at - time.monotonic(), 0.0))
-        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": PACED.decode()}]}
-        one, _ = await self.model.ask(post("/v1/chat/completions", body))
-        self.model.free.append(one)
-        return 1000 * (one.first - one.asked), 1000 * (one.ended - one.asked)
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": PACED_PREFIX.decode()}]}
+        connection, _ = await self.model_pool.send_request(build_post_request("/v1/chat/completions", body))
+        self.model_pool.idle_connections.append(connection)
+        first_ms = 1000 * (connection.first_token_at - connection.sent_at)
+        return first_ms, 1000 * (connection.completed_at - connection.sent_at)
 
-    async def burst(self) -> dict[str, Any]:
-        """So many turns, so many at a time, as fast as it goes."""
-        given = self.given
-        each = given.get("each", 1)  # turns of a session, one after another, before it is left for good
-        begin = given.get("from", 0) // each
-        sessions = iter(range(begin, begin + given["turns"] // each))
+    async def run_burst(self) -> dict[str, Any]:
+        """Run a number of turns as fast as possible, `concurrency` at a time."""
+        turns_per_session = self.arguments.get("turns_per_session", 1)  # one after another
+        first = self.arguments.get("first_turn", 0) // turns_per_session
+        sessions = iter(range(first, first + self.arguments["turns"] // turns_per_session))
 
-        async def some() -> None:
+        async def run_sessions() -> None:
             for session in sessions:
-                for turn in range(each):
-                    await self.turn(session, turn, paced=False)
+                for turn in range(turns_per_session):
+                    await self.run_turn(session, turn, paced=False)
 
-        began = time.monotonic()
-        await asyncio.gather(*(some() for _ in range(given["at_once"])))
-        return {"turns_s": self.ended / (time.monotonic() - began)}
+        started = time.monotonic()
+        await asyncio.gather(*(run_sessions() for _ in range(self.arguments["concurrency"])))
+        return {"turns_s": self.completed_turns / (time.monotonic() - started)}
 
-    async def follow(self) -> dict[str, Any]:
-        """Followers of sessions, who hear nothing, until the input closes."""
-        held = []
-        for n in range(self.given["followers"]):
-            one = await self.pool.take()
-            one.stays = True
+    async def subscribe(self) -> dict[str, Any]:
+        """Subscribe to the events of idle sessions until the standard input closes."""
+        connections = []
+        for n in range(self.arguments["subscribers"]):
+            connection = await self.pool.acquire()
+            connection.is_subscription = True
             key = self.keys[n % len(self.keys)]
-            who = f"Authorization: Bearer {key}\r\n" if key else ""
+            authorization = f"Authorization: Bearer {key}\r\n" if key else ""
             head = (
-                f"GET /api/sessions/s{n}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n{who}Accept: text/event-stream\r\n\r\n"
+                f"GET /api/sessions/s{n}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                f"{authorization}Accept: text/event-stream\r\n\r\n"
             )
-            one.transport.write(head.encode())
-            said = await asyncio.wait_for(one.begun, 30)
-            if not said.startswith(b"HTTP/1.1 200"):
-                self.failed.append(said[:300].decode(errors="replace"))
-            held.append(one)
+            connection.transport.write(head.encode())
+            response = await asyncio.wait_for(connection.subscribed, 30)
+            if not response.startswith(b"HTTP/1.1 200"):
+                self.failures.append(response[:300].decode(errors="replace"))
+            connections.append(connection)
         print("{}", flush=True)
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         await reader.read()
-        return {"left": sum(not one.transport.is_closing() for one in held)}
+        return {"connected": sum(not connection.transport.is_closing() for connection in connections)}
 
     async def run(self) -> dict[str, Any]:
-        found: dict[str, Any] = await getattr(self, self.given["job"])()
-        return found | {
-            "failed": self.failed[:20],
-            "failures": len(self.failed),
-            "again": self.pool.again,
-            "turns": self.ended,
+        jobs = {"paced": self.run_paced_turns, "burst": self.run_burst, "subscribe": self.subscribe}
+        result = await jobs[self.arguments["job"]]()
+        return result | {
+            "failed": self.failures[:20],
+            "failures": len(self.failures),
+            "retries": self.pool.retries,
+            "turns": self.completed_turns,
             "first_ms": self.first_ms,
             "whole_ms": self.whole_ms,
-            "open_max": self.open_max,
-            "events": self.events,
+            "open_max": self.open_turns_max,
+            "events": self.event_count,
         }
 
 
 async def main() -> None:
-    print(json.dumps(await Job(json.loads(sys.argv[1])).run()), flush=True)
+    print(json.dumps(await ClientJob(json.loads(sys.argv[1])).run()), flush=True)
 
 
 if __name__ == "__main__":
-    modestly()
+    use_batch_scheduling()
     uvloop.run(main())

@@ -1,8 +1,8 @@
-"""What a call to a plugin costs the core, what it takes to start one, and what a thousand calls leave behind.
+"""Cost of a plugin call, time to start a plugin, and resources that remain in use after many calls.
 
-CPU is that of our own process, all its threads, divided by the number of calls; the plugin's own is not in it. The
-limit is the same call as a Python function in the process. Each call goes through the tool, as a turn makes it.
-Results go to benchmarks/results/plugins.json.
+CPU is that of this process, all threads, divided by the number of calls; the CPU of the plugin process is not included.
+The limit is the same call of a Python function in this process. Each call goes through the tool, as in a turn. Results
+go to benchmarks/results/plugins.json.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
-from report import Row, Target, machine, table
+from report import Row, Target, describe_machine, format_table
 
 from mainstay import tool
 from mainstay.core.ports import Tool, ToolContext
@@ -58,102 +58,108 @@ async def echo(text: str) -> str:
     return text
 
 
-def spent() -> float:
-    """Milliseconds of CPU of this very process."""
-    use = resource.getrusage(resource.RUSAGE_SELF)
-    return (use.ru_utime + use.ru_stime) * 1000
+def read_cpu_ms() -> float:
+    """CPU time of this process, all threads."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return (usage.ru_utime + usage.ru_stime) * 1000
 
 
-def held() -> tuple[int, int, float]:
-    """Open files, children, and the resident set in MB."""
+def read_resources() -> tuple[int, int, float]:
+    """Open files, child processes, and the resident set in MB."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return len(os.listdir("/proc/self/fd")), len(children), pages * os.sysconf("SC_PAGESIZE") / (1 << 20)
 
 
-async def per_call(asked: Tool, text: str, count: int) -> tuple[float, list[float]]:
-    """CPU of one, and the wall time of each, in milliseconds."""
-    given = json.dumps({"text": text})
-    walls = []
-    before = spent()
+async def measure_calls(called_tool: Tool, text: str, count: int) -> tuple[float, list[float]]:
+    """CPU per call, and the wall time of each call, in milliseconds."""
+    arguments = json.dumps({"text": text})
+    wall_ms = []
+    before_ms = read_cpu_ms()
     for number in range(count):
-        began = time.perf_counter()
+        started = time.perf_counter()
         context = ToolContext("bench", 1, 1, f"call-{number}", lambda event: None)
-        assert await asked.run(asked.parse(given), context) == text
-        walls.append((time.perf_counter() - began) * 1000)
-    return (spent() - before) / count, walls
+        assert await called_tool.run(called_tool.parse(arguments), context) == text
+        wall_ms.append((time.perf_counter() - started) * 1000)
+    return (read_cpu_ms() - before_ms) / count, wall_ms
 
 
-async def measure(place: str, count: int, starts: int) -> list[Row]:
+async def measure(folder: str, count: int, starts: int) -> list[Row]:
     manifest = PluginManifest(
         name="bench", version="1.0", description="For measuring.", run=("python", "main.py"), actions=(ECHO,)
     )
-    plugin = Plugin(manifest=manifest, folder=place, data_folder=f"{place}/data")
+    plugin = Plugin(manifest=manifest, folder=folder, data_folder=f"{folder}/data")
     sandbox, state = BubblewrapSandbox(), InMemoryPluginState()
 
-    def make() -> PluginHost:
+    def build_host() -> PluginHost:
         return PluginHost(plugin, sandbox, state)
 
-    made = [await started(make, starts)]
-    host = make()
-    (asked,) = build_plugin_tools(host)
-    await per_call(asked, "warm", 100)
-    await per_call(echo, "warm", 100)
-    before = held()
+    rows = [await measure_start(build_host, starts)]
+    host = build_host()
+    (plugin_tool,) = build_plugin_tools(host)
+    await measure_calls(plugin_tool, "warm", 100)
+    await measure_calls(echo, "warm", 100)
+    before = read_resources()
     for name, text in (("a call", "hello"), ("a call with 64 KB", "x" * 65_536)):
-        ours, walls = await per_call(asked, text, count)
-        limit, _ = await per_call(echo, text, count)
-        bound = Target(CPU_MS_MAX, of="ours") if name == "a call" else None
-        made.append(Row("plugins", name, "ms of CPU", ours, limit, ours / limit, bound))
-        made.append(Row("plugins", f"{name}, median", "ms", statistics.median(walls), raw={"ms": walls}))
-    made += leaks(before, held(), 2 * count)
+        plugin_ms, wall_ms = await measure_calls(plugin_tool, text, count)
+        limit_ms, _ = await measure_calls(echo, text, count)
+        target = Target(CPU_MS_MAX, of="ours") if name == "a call" else None
+        rows.append(Row("plugins", name, "ms of CPU", plugin_ms, limit_ms, plugin_ms / limit_ms, target))
+        rows.append(Row("plugins", f"{name}, median", "ms", statistics.median(wall_ms), raw={"ms": wall_ms}))
+    rows += build_leak_rows(before, read_resources(), 2 * count)
     await host.close()
     await sandbox.close()
-    return made
+    return rows
 
 
-async def started(make: Callable[[], PluginHost], count: int) -> Row:
-    """From the first call to its answer."""
+async def measure_start(build_host: Callable[[], PluginHost], count: int) -> Row:
+    """Time from the first call, which starts the plugin, to its answer."""
 
-    async def run() -> float:
-        host = make()
-        began = time.perf_counter()
-        await per_call(build_plugin_tools(host)[0], "x", 1)
-        took = (time.perf_counter() - began) * 1000
+    async def start_and_call() -> float:
+        host = build_host()
+        started = time.perf_counter()
+        await measure_calls(build_plugin_tools(host)[0], "x", 1)
+        wall_ms = (time.perf_counter() - started) * 1000
         await host.close()
-        return took
+        return wall_ms
 
-    await run()  # what is loaded once is not part of it
-    walls = [await run() for _ in range(count)]
-    return Row("plugins", "start, first call and answer, median", "ms", statistics.median(walls), raw={"ms": walls})
+    await start_and_call()  # loads what is loaded once per process
+    start_ms = [await start_and_call() for _ in range(count)]
+    return Row(
+        "plugins", "start, first call and answer, median", "ms", statistics.median(start_ms), raw={"ms": start_ms}
+    )
 
 
-def leaks(before: tuple[int, int, float], after: tuple[int, int, float], count: int) -> list[Row]:
-    made = []
+def build_leak_rows(before: tuple[int, int, float], after: tuple[int, int, float], count: int) -> list[Row]:
+    rows = []
     bounds = (("open files", "more", 0.0), ("processes", "more", 0.0), ("memory", "MB more", 4.0))
-    for (what, unit, most), old, new in zip(bounds, before, after, strict=True):
-        made.append(
-            Row("plugins", f"{what} after {count:,} calls", unit, max(new - old, 0.0), target=Target(most, of="ours"))
+    for (name, unit, maximum), old, new in zip(bounds, before, after, strict=True):
+        rows.append(
+            Row(
+                "plugins", f"{name} after {count:,} calls", unit, max(new - old, 0.0), target=Target(maximum, of="ours")
+            )
         )
-    return made
+    return rows
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--calls", type=int, default=CALLS, help=f"how many (default {CALLS})")
-    options.add_argument("--out", type=Path, help="where the results go (default benchmarks/results/plugins.json)")
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=CALLS, help=f"number of calls (default {CALLS})")
+    parser.add_argument("--out", type=Path, help="file for the results (default benchmarks/results/plugins.json)")
+    arguments = parser.parse_args()
     if (reason := bubblewrap_problem()) is not None:
         sys.exit(reason)
-    with tempfile.TemporaryDirectory() as place:
-        Path(place, "main.py").write_text(PROGRAM)
-        made = uvloop.run(measure(str(Path(place).resolve()), given.calls, STARTS))
-    print(table(made))
-    if out := given.out or (Path(__file__).parent / "results" / "plugins.json" if given.calls == CALLS else None):
-        results = {"machine": machine(), "calls": given.calls, "rows": [row.data() for row in made]}
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "main.py").write_text(PROGRAM)
+        rows = uvloop.run(measure(str(Path(folder).resolve()), arguments.calls, STARTS))
+    print(format_table(rows))
+    if out := arguments.out or (
+        Path(__file__).parent / "results" / "plugins.json" if arguments.calls == CALLS else None
+    ):
+        results = {"machine": describe_machine(), "calls": arguments.calls, "rows": [row.to_dict() for row in rows]}
         out.write_text(json.dumps(results, indent=1) + "\n")
-    sys.exit(any(row.met is False for row in made))
+    sys.exit(any(row.meets_target is False for row in rows))
 
 
 if __name__ == "__main__":

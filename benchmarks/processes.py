@@ -1,4 +1,4 @@
-"""The processes a measurement needs: a model server, workers, bare interpreters. None outlives its use."""
+"""Child processes of the benchmarks: the model server, workers and plain interpreters. Each is stopped after use."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ SOURCE = HERE.parent / "src"
 CHILD_TIMEOUT_S = 600
 
 
-class Failed(Exception):
-    """A child process did not give a result."""
+class ChildProcessFailed(Exception):
+    """A child process did not return a result."""
 
 
-class Server:
-    """The model server, on the last core."""
+class ModelServerProcess:
+    """`model_server.py` in a child process on the last core."""
 
     def __init__(self, latency_ms: float = 0, gap_ms: float = 0) -> None:
-        command = [sys.executable, str(HERE / "model_server.py"), *pinned(-1)]
+        command = [sys.executable, str(HERE / "model_server.py"), *build_core_option(-1)]
         command += ["--latency-ms", str(latency_ms), "--gap-ms", str(gap_ms)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> ModelServerProcess:
         try:
             assert self.process.stdout is not None
-            self.root = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+            self.root_url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
         except BaseException:
             self.__exit__()
             raise
@@ -45,52 +45,53 @@ class Server:
             self.process.kill()
             self.process.wait()
 
-    def requests(self) -> int:
-        with urllib.request.urlopen(self.root + "/stats") as response:
+    def count_requests(self) -> int:
+        with urllib.request.urlopen(self.root_url + "/stats") as response:
             return int(json.load(response)["requests"])
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What the cases share: how often to repeat, how large to be, where to put homes."""
+class BenchmarkRun:
+    """Settings that all cases share: number of pairs, full or quick sizes, and the folder for home directories."""
 
     pairs: int
     quick: bool
-    place: Path
+    folder: Path
 
-    def size(self, full: int, quick: int) -> int:
+    def pick_size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
 
-    def home(self) -> Path:
-        return Path(tempfile.mkdtemp(dir=self.place))
+    def create_home(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.folder))
 
-    def work(
-        self, server: Server, case: str, subject: str, *options: str, home: Path | None = None
+    def run_worker(
+        self, server: ModelServerProcess, case: str, subject: str, *options: str, home: Path | None = None
     ) -> dict[str, float]:
-        """One worker on the first core, from start to its result."""
-        where = ["--url", server.root + "/v1", "--home", str(home or self.home()), *pinned(0)]
-        before = server.requests()
-        out = python(str(HERE / "work.py"), case, subject, *where, *options)
-        result: dict[str, float] = json.loads(out.splitlines()[-1])
-        return result | {"requests": server.requests() - before}
+        """Run `work.py` on the first core and return its result and the number of its model requests."""
+        common = ["--url", server.root_url + "/v1", "--home", str(home or self.create_home()), *build_core_option(0)]
+        requests_before = server.count_requests()
+        output = run_python(str(HERE / "work.py"), case, subject, *common, *options)
+        result: dict[str, float] = json.loads(output.splitlines()[-1])
+        return result | {"requests": server.count_requests() - requests_before}
 
 
-def python(*arguments: str) -> str:
-    """Run Python on this checkout, and return what it printed."""
+def run_python(*arguments: str) -> str:
+    """Run Python with this checkout's packages and return its standard output."""
     path = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
     command, environment = [sys.executable, *arguments], os.environ | {"PYTHONPATH": path}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, env=environment)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, env=environment)
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"took over {CHILD_TIMEOUT_S} s") from error
-    if done.returncode:
-        print(done.stderr[-3000:], file=sys.stderr)
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise Failed(said[-1][:160])
-    return done.stdout
+        raise ChildProcessFailed(f"took over {CHILD_TIMEOUT_S} s") from error
+    if process.returncode:
+        print(process.stderr[-3000:], file=sys.stderr)
+        error_lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise ChildProcessFailed(error_lines[-1][:160])
+    return process.stdout
 
 
-def pinned(which: int) -> list[str]:
+def build_core_option(index: int) -> list[str]:
+    """The `--core` option for one of the cores that this process may use; empty where the system cannot pin."""
     if not hasattr(os, "sched_getaffinity"):
         return []
-    return ["--core", str(sorted(os.sched_getaffinity(0))[which])]
+    return ["--core", str(sorted(os.sched_getaffinity(0))[index])]

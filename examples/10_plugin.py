@@ -28,8 +28,8 @@ async def main() -> None:
     async with Agent(model=model, home="data", config=config) as agent:
         for trouble in await agent.problems():  # for example: there is no sandbox here
             print(trouble)
-        await ask(agent, "monday", "Note that the boat leaves at nine.")
-        await ask(agent, "tuesday", "When does the boat leave? Look into the notes. Then remove the note.")
+        await ask(agent, "write", "Note that the boat leaves at nine.")
+        await ask(agent, "read", "When does the boat leave? Look into the notes. Then remove the note.")
 
 
 asyncio.run(main())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mainstay import Agent, Config, ToolFinished
 from mainstay.config.schema import ToolSettings
-from mainstay.config.schema_skills import SkillSettings
+from mainstay.config.schema_skills_patterns_triggers import SkillSettings
 
 SKILLS = Path(__file__).parent / "skills"  # or put them into the home: data/skills
 NOTES = "2026-03-02, Ana and Bo. We take the blue boat. Ana buys paint by Friday. Who steers?"

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mainstay import Agent, Config
-from mainstay.config.schema_skills import TriggerSettings, WebhookEntry
+from mainstay.config.schema_skills_patterns_triggers import TriggerSettings, WebhookEntry
 from mainstay.io.webhook_signatures import sign_webhook
 
 SECRET = os.environ.get("CI_SECRET", "only for an example, and long enough")

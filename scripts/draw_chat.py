@@ -65,7 +65,7 @@ nothing and raises:
 next_high([4.5, 16.9], now=22.0)  # ValueError: min() arg is empty
 ```
 
-Counting around the clock mends it. Shall I?"""
+Counting around the clock fixes it. Shall I?"""
 FIXED = """\
 Done, and run:
 

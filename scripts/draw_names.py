@@ -16,6 +16,8 @@ COUNT = 50
 
 
 def main(arguments: list[str]) -> None:
+    if not arguments or not arguments[0].isdecimal() or set(arguments[1:]) - {"--answers"}:
+        sys.exit(__doc__)
     seed, with_answers = int(arguments[0]), "--answers" in arguments
     modules: dict[str, str] = {}
     classes: dict[str, str] = {}

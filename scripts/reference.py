@@ -22,6 +22,7 @@ import reference_facts  # noqa: E402
 import reference_files  # noqa: E402
 import reference_http  # noqa: E402
 import reference_library  # noqa: E402
+import reference_tools  # noqa: E402
 
 from mainstay.config import reference  # noqa: E402
 from mainstay.server.grpc import operations_schema  # noqa: E402
@@ -40,6 +41,7 @@ PAGES: dict[str, Renderer] = {  # below docs/
     "reference/contracts.md": reference_files.contracts,
     "reference/deployment.md": reference_files.deployment,
     "reference/benchmarks.md": reference_files.benchmarks,
+    "how-to/built-in-tools.md": reference_tools.render,  # only its tables
     "images/flow.svg": diagrams.flow,
     "images/packages.svg": diagrams.packages,
     "images/turn.svg": diagrams.turn,

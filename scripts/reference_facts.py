@@ -14,6 +14,7 @@ import mainstay
 from mainstay.config.reference import LIMIT_DESCRIPTIONS
 from mainstay.core import errors as errors_module
 from mainstay.core import events as events_module
+from mainstay.core.channels import ChannelError, DeliveryDeferred, DeliveryRejected, DeliveryUnknown
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Event
 
@@ -134,7 +135,7 @@ except MainstayError as error:
 """
 
 PROVIDER_ERRORS = """\
-`error.retry` is true if a retry may succeed; Mainstay has then already retried, up to
+`error.retryable` is true if a retry may succeed; Mainstay has then already retried, up to
 [`retries_max`](limits.md#a-model-call) times. `error.details` is the provider's message, for operators. `RateLimited`
 and `Overloaded` have `retry_after_s` if the provider sent it. In a turn, all of these become the outcome `Failed`
 with the same sentence.
@@ -142,6 +143,14 @@ with the same sentence.
 
 NOT_IN_TREE = {"ContextTooLong": "the request does not fit the model's context window"}  # has no words in the tree
 _TREE = re.compile(r"^ {4}[│├└─ ]*([A-Z]\w+)(?: {2,}(\S.*))?$", re.MULTILINE)
+
+
+CHANNEL_ERRORS = """\
+## Channel errors
+
+What the methods of a [chat channel](../how-to/components.md#post) raise; the classes are in `mainstay.core.channels`.
+The gateway catches them: a delivery is tried again, or reported as failed.
+"""
 
 
 def errors() -> str:
@@ -161,7 +170,17 @@ def errors() -> str:
         parts += [f"## {title}\n", "| error | base class | meaning |", "|---|---|---|"]
         parts += [f"| `{name}` | `{bases[name]}` | {line(described[name] or NOT_IN_TREE[name])} |" for name in names]
         parts.append("")
-    return "\n".join([*parts, PROVIDER_ERRORS])
+    return "\n".join([*parts, PROVIDER_ERRORS, *_channel_errors()])
+
+
+def _channel_errors() -> Iterator[str]:
+    """The errors that the methods of a chat channel raise, with the first sentences of their docstrings."""
+    yield CHANNEL_ERRORS
+    yield from ("| error | base class | meaning |", "|---|---|---|")
+    for error in (ChannelError, DeliveryDeferred, DeliveryUnknown, DeliveryRejected):
+        meaning = (error.__doc__ or "").strip().removesuffix(".")
+        yield f"| `{error.__name__}` | `{error.__bases__[0].__name__}` | {line(meaning[0].lower() + meaning[1:])} |"
+    yield ""
 
 
 def _top(name: str, bases: dict[str, str]) -> str:

@@ -12,8 +12,19 @@ from reference_facts import event_summary
 from source_text import line
 
 from mainstay.core.events import DurableEvent, PartialEvent
-from mainstay.operations import approvals, home, memory, observability, people, sessions, triggers, turns
-from mainstay.operations.entry import OperationEntry
+from mainstay.operations import (
+    approvals,
+    budgets,
+    errors_and_audit,
+    home,
+    memory,
+    people,
+    sessions,
+    traces,
+    triggers,
+    turns,
+)
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import entries_for
 from mainstay.server.http_operations import OperationCodec
 
@@ -39,7 +50,7 @@ key, and `home` means that the caller administers the home (the owner, and admin
 SECTIONS: tuple[tuple[str, tuple[ModuleType, ...], str], ...] = (
     (
         "Sessions and turns",
-        (turns, sessions),
+        (turns, sessions, traces),
         """\
 `{id}` in the path is the session's name, which the client chooses. A prompt is either `text` or `parts`; `parts` are
 `{"type": "text", "text"}` and `{"type": "binary", "mime", "data"}` with base64. `id` in the body is an idempotency
@@ -48,7 +59,12 @@ response is 202 as soon as the prompt is on disk. `tools` are tools that the cli
 chosen by the owner only. `limit` is at most 1,000. `upto` is the sequence of the last event that a fork copies.
 
 A client that accepts `text/event-stream` gets a [stream of events](#events) from `prompt`, `tool-results` and
-`events`; `events` is a stream by default, and a page of the journal with `Accept: application/json`.
+`events`; `events` is a stream by default, and a page of the journal with `Accept: application/json`. `GET /api/events`
+streams what happens from now on, in one session or in all sessions of the workspace. All sessions are for admins of the
+workspace whose key has the scope `read`. Sequences count the events of one session, so a client that lost this stream
+reads what it missed from the events of each session.
+
+`turn` of a trace is the turn's number; without it: the last turn. [Trace a turn](../how-to/trace.md).
 """,
     ),
     (
@@ -84,11 +100,22 @@ The `{name}` of a key is its id. [Users, roles and keys](../how-to/people.md).
 """,
     ),
     (
-        "Errors and audit log",
-        (observability,),
+        "Errors, problems and audit log",
+        (errors_and_audit,),
         """\
 An admin sees the errors and audit entries of their own workspace; callers who administer the home see those of all
 workspaces. [Find errors](../how-to/find-errors.md), [the audit log](../how-to/audit.md).
+""",
+    ),
+    (
+        "Budgets",
+        (budgets,),
+        """\
+`spent` has the current hour, day and month, `budgets` how much of each budget is used, `each` the limits of each turn
+and session, and `reserved` what is reserved for calls in progress. Money is in dollars. A caller sees their own
+spending and budgets; an admin with the scope `admin` also those of the workspace, but of no other person; callers who
+administer the home see everything. `workspace` selects the budgets of one workspace; another one than the caller's
+needs the right to administer the home. [Limit spending](../how-to/limit-spending.md).
 """,
     ),
     (
@@ -188,6 +215,9 @@ errors](../how-to/find-errors.md).
 
 
 def render() -> str:
+    listed = {module.__name__ for _, modules, _ in SECTIONS for module in modules}
+    missing = {entry.request.__module__ for entry in entries_for("http")} - listed
+    assert not missing, f"no section lists the operations of {missing}"
     parts = [HEAD]
     for title, modules, notes in SECTIONS:
         parts += [f"## {title}\n", *_routes(modules), "", notes]

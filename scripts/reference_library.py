@@ -17,9 +17,9 @@ import mainstay.kit
 import mainstay.testing
 from mainstay.agent.approvals import AgentApprovals
 from mainstay.agent.memory import AgentMemory
-from mainstay.agent.profile import Profile
 from mainstay.agent.sessions import Sessions
 from mainstay.agent.triggers import LocalAgentTriggers
+from mainstay.agent.user_profile import Profile
 from mainstay.core import events
 from mainstay.core.judges import JudgeInput
 from mainstay.core.ports import Tool
@@ -28,7 +28,8 @@ HEAD = """\
 # Python library
 
 Every public name of `mainstay`, with its signature. The [tutorial](../start.md) shows how they are used together. Names
-that are not on this page may change without notice.
+that are not on this page may change without notice, except those that are documented for authors of
+[components](../how-to/components.md) and [tests](../how-to/testing.md).
 
 <!-- Generated from the code by `python scripts/reference.py`; do not edit. -->
 
@@ -69,7 +70,9 @@ def render() -> str:
     parts += _module_section(
         "mainstay.testing",
         mainstay.testing,
-        "Test doubles and conformance suites. [How to test an agent](../how-to/testing.md).",
+        "Test doubles and conformance suites. [How to test an agent](../how-to/testing.md). Suites of other\n"
+        "components are in modules of their own: `ChannelSuite` in `mainstay.testing.channel_suite` ([how to use\n"
+        "it](../how-to/components.md#conformance-suite)), `SandboxSuite` in `mainstay.testing.sandbox_suite`.",
     )
     parts += _module_section(
         "mainstay.kit", mainstay.kit, "What plugin authors import. [How to write a plugin](../how-to/plugins.md)."

@@ -16,12 +16,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from support import sampling
 from support.paths import PYTHONPATH
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; subprocesses would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PYTHONPATH"] = PYTHONPATH  # for processes that tests start
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")  # a slow machine fails no test
 os.environ.setdefault("LANGUAGE", "C")  # else argparse searches translation catalogues for every word
 
 
@@ -86,7 +89,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _servers_do_not_mind_who_left() -> None:
+def _ignore_disconnected_clients() -> None:
     """A client that is gone is printed by `socketserver` wherever standard error leads by then: into another test."""
     tell = socketserver.BaseServer.handle_error
 
@@ -99,7 +102,7 @@ def _servers_do_not_mind_who_left() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _servers_end_at_once() -> None:
-    """A server that is to end looks ten times a second whether everybody has gone. Hundreds of ours do, of nobody."""
+    """A stopping server polls ten times a second for open connections. Hundreds of test servers have none."""
     import uvicorn.server
 
     async def nap(delay_s: float) -> None:

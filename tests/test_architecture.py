@@ -6,12 +6,16 @@ The limits of size are tripwires: they catch accidents. An exception is listed h
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import code_metrics
+
+from mainstay.core.components import ComponentKind, built_in_components
 
 SRC = Path(__file__).parent.parent / "src" / "mainstay"
 
@@ -81,26 +85,47 @@ MANY_PARAMETERS = {
 KWARGS = {
     "core/tools.py:tool": "a decorator passes its keywords on",
     "core/tools.py:__call__": "a tool can be called as the function it was made from",
-    "agent/profile.py:set": "the fields of a profile are the user's own",
+    "agent/user_profile.py:set": "the fields of a profile are the user's own",
 }
 # Modules at a trust boundary, where code of others may raise anything. Each handler says why in a comment on its line.
 BROAD_EXCEPT = {
-    *("agent/judges.py", "channels/discord/connection.py", "channels/incoming_dispatch.py", "channels/matrix/sync.py"),
+    *("agent/judges.py", "agent/model_health.py", "backends/health.py", "sandbox/health.py"),
+    *("channels/discord/connection.py", "channels/incoming_dispatch.py", "channels/matrix/sync.py"),
     *(
         "channels/telegram/polling.py",
+        "cli/commands/doctor_step_runner.py",
         "cli/main.py",
         "core/components.py",
         "core/worker_threads.py",
         "evals/runner.py",
         "io/file_watcher.py",
     ),
-    *("judges/panel.py", "kit/server.py", "lane/context_compiler.py", "lane/fold_runner.py", "lane/lane.py"),
+    *("agent/external_tools.py", "gateway/channel_connection.py", "gateway/delivery.py"),
+    *("judges/panel.py", "kit/server.py", "lane/context_compiler.py", "lane/compaction_runner.py", "lane/lane.py"),
     *("lane/turn_attempt.py", "memory/index_queue.py", "memory/indexer.py", "memory/vector_indexer.py"),
+    *("metering/resilient_provider.py",),
     *("observe/error_log_handler.py", "observe/projection_runner.py", "observe/span_exporter.py"),
     *("plugins/mcp/connection.py", "providers/local/process.py", "providers/local/server.py"),
     *("providers/wire/api_client.py", "server/grpc/call_handler.py", "server/grpc/operations_service.py"),
-    *("server/http_app.py", "server/pollable_iterator.py", "store/memory/store.py", "store/sqlite/home_database.py"),
-    *("triggers/runner.py", "trust/guards/guardrails.py", "trust/guards/log_filters.py", "turn/toolbox.py"),
+    *(
+        "server/http_app.py",
+        "server/pollable_iterator.py",
+        "store/memory/store.py",
+        "store/sqlite/home_projection_database.py",
+    ),
+    *("triggers/run_executor.py", "trust/guards/guardrails.py", "trust/guards/log_filters.py", "turn/toolbox.py"),
+}
+
+# An interface executes operations. These modules call functions of `operations/input_submission.py` themselves, for
+# this reason.
+INPUT_FUNCTIONS: dict[str, set[str]] = {
+    # the hot path, and parts with origins of their own, which a request cannot carry
+    "agent/agent.py": {"abort_turn", "accept_prompt", "accept_validated_prompt", "steer_turn"},
+    # a chat room's session has a key, not a name of the caller's; a message has its address on the platform
+    "gateway/inbound_handler.py": {"accept_prompt", "is_input_accepted", "store_unaddressed"},
+    "gateway/slash_commands.py": {"abort_turn", "steer_turn"},
+    # parts with origins of their own
+    "server/openai/turn_start.py": {"accept_prompt", "offer_client_tools"},
 }
 
 
@@ -159,6 +184,52 @@ def test_forbidden_imports_are_found(tmp_path: Path) -> None:
     assert len({line.split(":")[0] for line in forbidden_imports(tmp_path)}) == 5
 
 
+def bypassed_operations(root: Path = SRC) -> list[str]:
+    """Modules of interfaces that do themselves what an operation does: accept inputs, answer approvals, check rights,
+    use lanes."""
+    problems = []
+    for name, tree, _ in modules(root):
+        package = name.split("/")[0]
+        if package not in ("agent", "cli", "gateway", "server"):
+            continue
+        pattern = re.compile(r"mainstay\.operations\.(?:input_submission|approvals)\.([a-z]\w+)")
+        used = {match[1] for module in imports(tree) if (match := pattern.fullmatch(module)) is not None}
+        if others := used - INPUT_FUNCTIONS.get(name, set()):
+            problems.append(f"{name} calls {', '.join(sorted(others))}")
+        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        if "require_access" in attributes:
+            problems.append(f"{name} checks a right")
+        if "lanes" in attributes and package == "server":
+            problems.append(f"{name} uses lanes")
+    return problems
+
+
+def test_interfaces_run_operations_instead_of_their_own_code() -> None:
+    assert bypassed_operations() == []
+    used = {name: set(imports(tree)) for name, tree, _ in modules() if name in INPUT_FUNCTIONS}
+    unused = [
+        f"{name}: {function}"
+        for name, functions in INPUT_FUNCTIONS.items()
+        for function in functions
+        if f"mainstay.operations.input_submission.{function}" not in used[name]
+    ]
+    assert unused == [], "an exception that is not needed"
+
+
+def test_code_of_an_interface_that_bypasses_operations_is_found(tmp_path: Path) -> None:
+    for name, text in {
+        "server/x.py": "from mainstay.operations.input_submission import steer_turn",
+        "cli/y.py": "async def f(caller):\n    caller.require_access('chat')",
+        "server/z.py": "async def f(runtime):\n    await runtime.lanes.get('s').abort()",
+        "gateway/w.py": "from mainstay.operations.approvals import Approve, answer_approval",
+        "server/good.py": "from mainstay.operations.approvals import Approve",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = [line.split()[0] for line in bypassed_operations(tmp_path)]
+    assert found == ["cli/y.py", "gateway/w.py", "server/x.py", "server/z.py"]
+
+
 def find_cycle(graph: dict[str, set[str]]) -> list[str]:
     """A cycle of the graph as a path; empty if there is none."""
     done: set[str] = set()
@@ -179,6 +250,23 @@ def find_cycle(graph: dict[str, set[str]]) -> list[str]:
 def test_the_table_of_packages_has_no_cycle() -> None:
     assert find_cycle(MAY_IMPORT) == []
     assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+
+
+def test_doctor_names_no_component() -> None:
+    """It runs the checks of the configured ones, which their manifests name."""
+    folders = {
+        reference.partition(":")[0].rpartition(".")[0]
+        for kind in get_args(ComponentKind)
+        for reference in built_in_components(kind).values()
+    }
+    named = [
+        f"{name}: {module}"
+        for name, tree, _ in modules()
+        if name.startswith("cli/commands/doctor")
+        for module in set(imports(tree))
+        if any(module == folder or module.startswith(f"{folder}.") for folder in folders)
+    ]
+    assert named == []
 
 
 def test_no_import_cycles_between_modules() -> None:

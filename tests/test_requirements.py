@@ -1,4 +1,4 @@
-"""The manifests of promises can be believed, and the script that says so can fail."""
+"""The manifests of promises are valid, and the script that checks them can fail."""
 
 import importlib.util
 import re
@@ -85,7 +85,7 @@ def test_a_sound_manifest_passes_with_classes_and_parameters(tmp_path: Path) -> 
         tmp_path,
         entry("A-001", f"test: {node}"),
         entry("A-002", "status: not yet, issue: kernel"),
-        entry("A-003", "settled: Otherwise."),
+        entry("A-003", "superseded: Otherwise."),
     )
     assert check.check(check.load(folder), tmp_path) == []
 
@@ -104,12 +104,12 @@ def test_a_sound_manifest_passes_with_classes_and_parameters(tmp_path: Path) -> 
         ("test: []", "as a list"),
         ("test: tests/test_a.py::test_one", "as a list"),
         ("test: [tests/test_a.py::test_one], status: not yet, issue: kernel", "has 2 states"),
-        ("status: not yet, issue: kernel, settled: Otherwise.", "has 2 states"),
+        ("status: not yet, issue: kernel, superseded: Otherwise.", "has 2 states"),
         ("issue: kernel", "has no state"),
         ("status: done, issue: kernel", "may only have the status"),
         ("status: not yet", "none of kernel"),
         ("status: not yet, issue: nowhere", "none of kernel"),
-        ('settled: ""', "without a reason"),
+        ('superseded: ""', "without a reason"),
     ],
 )
 def test_a_broken_state_is_found(tmp_path: Path, state: str, sentence: str) -> None:
@@ -133,7 +133,7 @@ def test_an_id_given_twice_is_found_within_and_across_manifests(tmp_path: Path) 
 
 
 def test_an_entry_without_its_texts_is_found(tmp_path: Path) -> None:
-    folder = plant(tmp_path, "where: 2, settled: Otherwise.")
+    folder = plant(tmp_path, "where: 2, superseded: Otherwise.")
     problems = check.check(check.load(folder), tmp_path)
     assert [re.findall(r"'(\w+)'", problem)[0] for problem in problems] == ["id", "promise", "where"]
 
@@ -161,13 +161,13 @@ def test_the_command_counts_and_exits_cleanly_when_all_is_sound(tmp_path: Path, 
         entry("A-001", "test: [tests/test_a.py::test_one]"),
         entry("A-002", "status: not yet, issue: kernel"),
         entry("A-003", "status: not yet, issue: plugins"),
-        entry("A-004", "settled: Otherwise."),
+        entry("A-004", "superseded: Otherwise."),
     )
     assert check.main([], folder, tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["manifest", "carried", "settled", "not", "yet", "total"]
+    assert lines[0].split() == ["manifest", "tested", "superseded", "not", "yet", "total"]
     assert lines[1].split() == ["planted.yaml", "1", "1", "2", "4"]
-    assert lines[-1] == "4 promises: 1 carried by tests, 1 settled otherwise, 2 left"
+    assert lines[-1] == "4 promises: 1 with tests, 1 superseded, 2 without tests"
 
 
 def test_the_command_lists_what_is_left_for_one_issue(tmp_path: Path, capsys: Capture) -> None:
@@ -179,7 +179,7 @@ def test_the_command_lists_what_is_left_for_one_issue(tmp_path: Path, capsys: Ca
     assert check.main(["--left", "plugins"], folder, tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split(maxsplit=1) == ["A-002", "It works."]
-    assert lines[-1] == "1 left"
+    assert lines[-1] == "1 without tests"
 
 
 def test_the_command_exits_with_one_and_a_sentence_when_broken(tmp_path: Path, capsys: Capture) -> None:

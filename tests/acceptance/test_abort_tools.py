@@ -13,6 +13,7 @@ import pytest
 
 from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings, ToolSettings
+from mainstay.core.builtin_tool_table import list_tool_names
 from mainstay.core.events import ToolFinished, ToolProgress, ToolStarted
 from mainstay.core.messages import ToolCall
 from mainstay.core.outcome import Aborted, Answered
@@ -24,7 +25,7 @@ NEW = "new\n" * 2_000
 ADDED = "".join(f"+{line}\n" for line in NEW.split())
 PATCH = f"*** Begin Patch\n*** Add File: added.txt\n{ADDED}*** End Patch"
 
-SLEEP = f"sleep 297.{os.getpid()}"  # one of our own, whoever else runs this at the same time
+SLEEP = f"sleep 297.{os.getpid()}"  # one of our own, also if these tests run twice at the same time
 
 # One call of each tool. Those that run something say how it shows in the list of processes.
 CALLS: dict[str, Call] = {
@@ -39,7 +40,12 @@ CALLS: dict[str, Call] = {
     "process": Call("process", {"action": "start", "command": f"(setsid {SLEEP} &); {SLEEP}"}),
     "fetch": Call("fetch", {"url": "http://127.0.0.1:1/slow"}),
     "spawn": Call("spawn", {"prompt": "child", "tools": ["bash"]}),
+    "schedule": Call("schedule", {"action": "add", "when": "0 7 * * *", "text": "hello"}),
 }
+
+
+def test_there_is_a_call_of_each_built_in_tool() -> None:
+    assert set(CALLS) == set(list_tool_names("all")), "add a call of the new tool to CALLS"
 
 
 def answer(context: Context, options: Options) -> Any:

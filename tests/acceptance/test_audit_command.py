@@ -1,4 +1,4 @@
-"""`mainstay audit show|verify|export` as people type it, alone and beside a server, and what is on record of one."""
+"""`mainstay audit show|verify|export` on a home without and with a running server."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def shown(mainstay: Command, *options: str) -> list[dict[str, Any]]:
     return found
 
 
-def told(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def kinds_of(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one["kind"], one["what"]) for one in entries]
 
 
 # --- alone ---------------------------------------------------------------------------------------
 
 
-def test_loom_126_what_was_done_to_a_backend_is_shown_checked_taken_elsewhere_and_checked_there(
+def test_loom_126_operations_on_a_backend_are_audited_verified_exported_and_the_export_verified(
     mainstay: Command, tmp_path: Path
 ) -> None:
     assert mainstay("audit", "show").stdout == "The audit log is empty.\n"
     assert mainstay("run", "which orders are there?", "--session", "shop").returncode == 0
     entries = shown(mainstay, "--session", "shop")
-    assert told(entries) == [("input", "prompt"), ("tool", "shop__query"), ("turn", "answered")]
+    assert kinds_of(entries) == [("input", "prompt"), ("tool", "shop__query"), ("turn", "answered")]
     called = entries[1]["details"]
     asked = hashlib.sha256(json.dumps({"sql": SQL}).encode()).hexdigest()
     assert (called["arguments"], called["error"], called["origin"]) == (asked, False, "untrusted:shop__query")
@@ -130,7 +130,7 @@ def test_an_audit_that_went_on_after_it_was_cut_is_wrong_until_that_is_accepted_
         f"note: {went_on}; entry 6 acknowledges this",
         "Every entry is unchanged.",
     ]
-    assert told(shown(mainstay, "--kind", "record"))[1:] == [
+    assert kinds_of(shown(mainstay, "--kind", "record"))[1:] == [
         ("record.resumed", "entry 3 is gone"),
         ("record.accepted", "3"),
     ]
@@ -147,7 +147,7 @@ def test_an_audit_that_went_on_after_it_was_cut_is_wrong_until_that_is_accepted_
     [(("memory", "forget", "one#1"), "records"), (("session", "delete", "one"), "session")],
     ids=["a record", "a session"],
 )
-def test_what_a_killed_process_left_unfollowed_is_on_record_before_a_command_forgets_it(
+def test_records_of_a_killed_process_are_audited_before_a_command_deletes_them(
     mainstay: Command, words: tuple[str, ...], what: str
 ) -> None:
     mainstay.env["MAINSTAY__AUDIT__ENABLED"] = "false"  # the journal has it and the audit has not, as after a kill
@@ -161,7 +161,11 @@ def test_what_a_killed_process_left_unfollowed_is_on_record_before_a_command_for
         assert "nothing is deleted while the audit log cannot be written" in refused.stderr
         db.execute("ROLLBACK")
     assert mainstay(*words, "--yes").returncode == 0
-    assert told(shown(mainstay, "--session", "one")) == [("input", "prompt"), ("turn", "answered"), ("forgotten", what)]
+    assert kinds_of(shown(mainstay, "--session", "one")) == [
+        ("input", "prompt"),
+        ("turn", "answered"),
+        ("forgotten", what),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ def test_what_a_killed_process_left_unfollowed_is_on_record_before_a_command_for
         "nothing to accept",
     ],
 )
-def test_what_cannot_be_is_one_sentence(mainstay: Command, words: tuple[str, ...], said: str) -> None:
+def test_an_impossible_request_is_one_sentence(mainstay: Command, words: tuple[str, ...], said: str) -> None:
     done = mainstay("audit", *words)
     assert done.returncode != 0
     assert said in done.stderr
@@ -212,11 +216,11 @@ def test_sigil_039_a_server_keeps_people_keys_and_what_was_done_in_all_workspace
         for count, who in ((1, ann), (2, bob)):  # each workspace is followed on its own: the second waits for the first
             body = json.dumps({"text": "hello"}).encode()
             assert server.post("/api/sessions/one/prompt", body, bearer(who))[0] == 200
-            until(lambda count=count: len(told(shown(mainstay, "--kind", "turn"))) == count, lambda: server.said)
+            until(lambda count=count: len(kinds_of(shown(mainstay, "--kind", "turn"))) == count, lambda: server.said)
         made = json.dumps({"name": "kim", "roles": {"team": "guest"}}).encode()
         assert server.post("/api/people", made, bearer(ann))[0] == 201
         server.process.send_signal(signal.SIGHUP)
-        found = until(lambda: len(told(shown(mainstay, "--kind", "turn"))) == 2 and shown(mainstay))
+        found = until(lambda: len(kinds_of(shown(mainstay, "--kind", "turn"))) == 2 and shown(mainstay))
         until(lambda: "configured" in [one["kind"] for one in shown(mainstay)], lambda: server.said)
         assert {one["workspace"] for one in found if one["kind"] == "turn"} == {"default", "team"}
         people = [(one["kind"], one["what"], one["person"]) for one in found if one["kind"].startswith("person")]
@@ -270,10 +274,10 @@ def test_a_server_that_is_killed_has_everything_on_record_once_when_it_is_back(
             for session in ("a", "b"):
                 answer = server.post(f"/api/sessions/{session}{number}/prompt", json.dumps({"text": "hello"}).encode())
                 assert answer[0] == 200
-            server.end(signal.SIGKILL)  # before anybody followed, most likely
+            server.end(signal.SIGKILL)  # most likely before the projection ran
     with Served(mainstay).ready() as server:
-        until(lambda: len(shown(mainstay, "--kind", "turn")) == 4, lambda: str(told(shown(mainstay))))
+        until(lambda: len(shown(mainstay, "--kind", "turn")) == 4, lambda: str(kinds_of(shown(mainstay))))
         server.end()
     for session in ("a0", "b0", "a1", "b1"):
-        assert told(shown(mainstay, "--session", session)) == [("input", "prompt"), ("turn", "answered")]
+        assert kinds_of(shown(mainstay, "--session", session)) == [("input", "prompt"), ("turn", "answered")]
     assert mainstay("audit", "verify").stdout == "Every entry is unchanged.\n"

@@ -213,7 +213,7 @@ def _comes_back(tty: Drawn, mainstay: Command) -> None:
     assert typed[:2] == ["/context", "look at the notes"]
 
 
-def test_nothing_that_others_wrote_reaches_the_terminal_as_a_command(chat: Open, mainstay: Command) -> None:
+def test_no_untrusted_text_reaches_the_terminal_as_a_command(chat: Open, mainstay: Command) -> None:
     """F37: through the model, its calls, what tools return, a file's name, a person, a session's title, a profile."""
     (mainstay.folder / "nasty.txt").write_text(ALL_NASTY, newline="")
     (mainstay.folder / f"name{NASTY['title'].replace('/', '')}{NASTY['bidi']}.txt").write_text("x")

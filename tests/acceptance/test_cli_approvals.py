@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
     def made(call: tuple[str, dict[str, Any]] = CALL, config: str = ASKS) -> tuple[Command, ExampleModel]:
         def say(messages: Messages) -> Said:
-            if any(message["role"] == "tool" for message in messages[-2:]):  # also if somebody said something after it
+            if any(message["role"] == "tool" for message in messages[-2:]):  # also if a message came after it
                 return "So: " + [one["content"] for one in messages if one["role"] == "tool"][-1]
             return [call]
 
@@ -63,7 +63,7 @@ def asked(mainstay: Command) -> str:
     return str(one["asked"]["id"])
 
 
-# --- mainstay run, mainstay approvals ------------------------------------------------------------
+# --- mainstay run, mainstay approval ------------------------------------------------------------
 
 
 def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: Project) -> None:
@@ -75,10 +75,8 @@ def test_a_run_that_needs_approval_ends_with_5_and_says_how_to_answer(project: P
     id = one["asked"]["id"]
     assert f"write needs approval ({id}): A rule says to ask: write." in done.stderr
     assert "  path: out.txt\n" in done.stderr
-    assert (
-        f"`mainstay approvals approve {id}` approves the call, `mainstay approvals deny {id}` denies it" in done.stderr
-    )
-    assert f"`mainstay approvals approve {id} --always` always allows calls like this: " in done.stderr
+    assert f"`mainstay approval approve {id}` approves the call, `mainstay approval deny {id}` denies it" in done.stderr
+    assert f"`mainstay approval approve {id} --always` always allows calls like this: " in done.stderr
     assert "y approves, n denies" not in done.stderr, "nobody can type it here"
     listed = mainstay("session", "list").stdout
     assert f"active, waiting for approval ({id})" in listed
@@ -112,7 +110,7 @@ def test_an_answer_that_meets_the_next_question_shows_it_whole(project: Project)
     assert f"write needs approval ({second}): A rule says to ask: write." in done.stderr
     assert "  path: 1.txt\n  content: line\n         │ 1\n" in done.stderr
     assert f"  in {mainstay.folder}\n" in done.stderr
-    assert f"`mainstay approvals approve {second}` approves the call" in done.stderr
+    assert f"`mainstay approval approve {second}` approves the call" in done.stderr
     done = mainstay("approvals", "deny", second, "--json")
     said = json.loads(done.stdout)
     [one] = waiting(mainstay)
@@ -160,7 +158,7 @@ def test_other_arguments_run_instead(project: Project) -> None:
     assert not (mainstay.folder / "out.txt").exists()
 
 
-def test_always_is_a_rule_that_can_be_seen_and_taken_back(project: Project) -> None:
+def test_always_is_a_rule_that_can_be_seen_and_revoked(project: Project) -> None:
     mainstay, _ = project()
     id = asked(mainstay)
     [one] = waiting(mainstay)
@@ -170,6 +168,8 @@ def test_always_is_a_rule_that_can_be_seen_and_taken_back(project: Project) -> N
     assert mainstay("approvals", "rules").stdout == f"{rule}\n"
     assert mainstay("run", "again").returncode == 0, "it is not asked about any more"
     assert mainstay("approvals", "revoke", rule).returncode == 0
+    entries = mainstay.json("audit", "show", "--kind", "grant.revoked")["entries"]
+    assert [entry["what"] for entry in entries] == [rule], "the audit log has it, also without a running server"
     assert mainstay.json("approvals", "rules")["rules"] == []
     assert "no calls are always allowed" in mainstay("approvals", "rules").stderr
     assert mainstay("run", "and again").returncode == 5
@@ -276,7 +276,7 @@ def test_chat_yes_lets_it_run(project: Project, word: str) -> None:
         ("y please", "with this reason: y please"),
     ],
 )
-def test_chat_anything_else_is_a_no(project: Project, word: str, told: str) -> None:
+def test_chat_any_other_answer_denies(project: Project, word: str, told: str) -> None:
     mainstay, _ = project()
     done = talk(mainstay, word)
     assert done.returncode == 0, done.stderr
@@ -304,7 +304,7 @@ def test_chat_other_arguments_run_instead(project: Project) -> None:
     assert not (mainstay.folder / "out.txt").exists()
 
 
-def test_a_chat_left_while_it_waits_is_gone_on_with_by_the_next(project: Project) -> None:
+def test_a_chat_left_during_an_approval_is_continued_by_the_next(project: Project) -> None:
     mainstay, _ = project()
     assert talk(mainstay).returncode == 0
     assert len(waiting(mainstay)) == 1
@@ -330,7 +330,7 @@ def test_stop_ends_a_turn_that_waits(project: Project) -> None:
     assert waiting(mainstay) == []
 
 
-# --- somebody else owns the home -----------------------------------------------------------------
+# --- another process owns the home ----------------------------------------------------------------
 
 
 def until(found: Callable[[], Any]) -> Any:
@@ -413,7 +413,7 @@ def talking(project: Project) -> Iterator[tuple[Command, ExampleModel, Talking]]
 
 
 @pytest.mark.parametrize("word", ["y", "No", "a"])
-def test_f38_a_word_for_a_question_that_was_answered_elsewhere_is_no_prompt(
+def test_f38_a_late_answer_to_an_approval_answered_by_another_command_is_not_a_prompt(
     talking: tuple[Command, ExampleModel, Talking], word: str
 ) -> None:
     mainstay, model, chat = talking
@@ -426,7 +426,7 @@ def test_f38_a_word_for_a_question_that_was_answered_elsewhere_is_no_prompt(
     assert len(model.asked) == asked_before
 
 
-def test_a_word_after_a_question_that_was_answered_here_is_a_prompt_again(project: Project) -> None:
+def test_text_after_an_answered_approval_is_a_prompt_again(project: Project) -> None:
     """The model may ask things too."""
     mainstay, _ = project()
     done = talk(mainstay, "y", "n")
@@ -537,7 +537,7 @@ def test_coming_back_to_a_question_says_that_it_waits_and_a_no_shows_what_was_re
         tty.close()
 
 
-def test_f38_on_a_terminal_too_a_word_that_comes_too_late_is_no_prompt(project: Project) -> None:
+def test_f38_on_a_terminal_too_a_late_answer_is_no_prompt(project: Project) -> None:
     mainstay, model = project()
     tty = Tty(mainstay)
     try:
@@ -556,7 +556,7 @@ def test_f38_on_a_terminal_too_a_word_that_comes_too_late_is_no_prompt(project: 
         tty.close()
 
 
-def test_an_answer_to_nothing_is_told_so_even_where_there_is_no_model(tmp_path: Path) -> None:
+def test_an_answer_without_an_open_approval_is_refused_even_without_a_model(tmp_path: Path) -> None:
     mainstay = Command(tmp_path)
     done = mainstay("approvals", "approve", "nosuch")
     assert (done.returncode, done.stdout) == (1, "")

@@ -110,7 +110,7 @@ def test_doctor_says_why_a_backend_cannot_be_used(mainstay: Command, entry: dict
     assert line_of(done.stdout, "shop").startswith("ok ")
 
 
-def test_doctor_names_a_database_that_nobody_answers_for_and_no_password(mainstay: Command) -> None:
+def test_doctor_names_an_unreachable_database_without_its_password(mainstay: Command) -> None:
     pytest.importorskip("psycopg")
     give(mainstay, {"crm": postgres(closed_port())})
     said = mainstay("doctor").stdout
@@ -119,7 +119,7 @@ def test_doctor_names_a_database_that_nobody_answers_for_and_no_password(mainsta
     assert "hunter2secret" not in said
 
 
-def test_doctor_does_not_wait_for_one_that_says_nothing_longer_than_its_time(mainstay: Command) -> None:
+def test_doctor_waits_for_a_silent_backend_no_longer_than_its_timeout(mainstay: Command) -> None:
     pytest.importorskip("psycopg")
     with socket.create_server(("127.0.0.1", 0), backlog=16) as silent:
         port = silent.getsockname()[1]
@@ -159,7 +159,7 @@ def test_doctor_leaves_alone_what_no_rule_names(mainstay: Command) -> None:
     assert '→ add "gone__*" to policy.allow' in said
 
 
-# --- doctor, on other things from elsewhere ------------------------------------------------------
+# --- doctor, on other external tools --------------------------------------------------------------
 
 
 def test_doctor_says_what_runs_as_you_where_the_sandbox_is_the_host(mainstay: Command) -> None:

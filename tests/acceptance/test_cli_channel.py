@@ -161,7 +161,7 @@ def test_a_secret_is_written_out_only_if_that_is_wanted(typed: Typed) -> None:
     ],
     ids=lambda given: None if not isinstance(given, list) else ascii(" ".join(given)),
 )
-def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+def test_an_impossible_request_is_one_sentence_and_changes_nothing(
     typed: Typed, words: list[str], code: int, sentence: str
 ) -> None:
     done, out, err = typed("channel", *words)
@@ -172,7 +172,7 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     assert [one.name for one in typed.home.iterdir() if not one.name.startswith(".")] == ["mainstay.yaml"]
 
 
-def test_one_that_is_there_is_not_written_over_and_who_was_let_in_there_is_told(typed: Typed) -> None:
+def test_an_existing_channel_is_not_overwritten_and_its_paired_people_are_printed(typed: Typed) -> None:
     typed("workspace", "create", "team")
     typed("channel", "add", "webhook", "url=http://127.0.0.1:9/x", "rooms.lobby=team")
     before = typed.file.read_text()
@@ -218,7 +218,7 @@ async def typed_beside(mainstay: Command, *words: str) -> tuple[int | None, str,
     return made.returncode, out.decode(), err.decode()
 
 
-async def test_a_test_says_as_whom_posts_and_leaves_what_was_said_to_the_server(mainstay: Command) -> None:
+async def test_channel_test_prints_the_account_posts_and_leaves_messages_to_the_server(mainstay: Command) -> None:
     async with telegram() as rig:
         platform = rig.platform
         mainstay.env |= {"TELEGRAM_BOT_TOKEN": TOKEN}
@@ -309,7 +309,7 @@ def until(holds: Callable[[], Any]) -> Any:
 # --- doctor --------------------------------------------------------------------------------------
 
 
-def test_doctor_says_nothing_of_a_gateway_that_nobody_uses(typed: Typed) -> None:
+def test_doctor_says_nothing_of_an_unused_gateway(typed: Typed) -> None:
     _, out, _ = typed("doctor", "--json")
     kinds = {one["check"] for one in json.loads(out)["checks"]}
     assert not kinds & {"Server", "Channel", "People", "TLS", "Keys", "Workspace"}
@@ -341,7 +341,7 @@ def test_doctor_looks_at_the_address_the_key_the_channels_and_the_workspaces(typ
     assert typed.checks("Keys") == [("ok", "1 API key for clients of 0.0.0.0")]
 
 
-def test_doctor_mends_who_may_read_what_is_known_of_people_and_sees_that_it_is_damaged(typed: Typed) -> None:
+def test_doctor_repairs_permissions_of_the_people_database_and_detects_damage(typed: Typed) -> None:
     typed("user", "add", "ann")
     people = typed.home / "gateway.db"
     assert typed.checks("People") == [("ok", f"{people} is intact and private")]

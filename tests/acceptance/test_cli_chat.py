@@ -91,7 +91,7 @@ def test_the_next_chat_goes_on_where_the_last_one_was_left(chat: Open, model: Fa
     assert again.leave() == 0
 
 
-def test_what_is_typed_during_a_turn_steers_it(chat: Open, model: FakeModel) -> None:
+def test_text_typed_during_a_turn_steers_it(chat: Open, model: FakeModel) -> None:
     tty = chat()
     tty.send("slow\r")
     tty.expect("word word")
@@ -155,12 +155,12 @@ def test_a_model_cannot_command_the_terminal(chat: Open) -> None:
     assert b"\x1b[2J" not in tty.raw
 
 
-def test_trouble_is_told_and_the_chat_goes_on(chat: Open) -> None:
+def test_an_error_is_printed_and_the_chat_goes_on(chat: Open) -> None:
     tty = chat()
     tty.send("refuse\r")
     tty.expect("refused the API key")
     tty.send("/model nonsense\r")
-    tty.expect("names no model")
+    tty.expect("does not name a model")
     tty.send("/approve\r")
     tty.expect("no tool call is waiting for approval")
     tty.send("hello\r")

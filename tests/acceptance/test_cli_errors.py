@@ -1,4 +1,4 @@
-"""`mainstay errors`: what went wrong in a home, beside whoever owns it."""
+"""`mainstay error`: lists errors of a home, also through the process that owns it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_turn_that_failed_names_its_trace_and_is_in_the_list(mainstay: Command
     assert mainstay("errors").stdout == "No errors.\n"
     failed = mainstay("run", "please refuse", "--session", "s")
     assert failed.returncode == 1
-    (trace,) = re.findall(r"\(trace ([0-9a-f]{32})\)", failed.stderr)
+    (trace,) = re.findall(r"\(details: mainstay error show ([0-9a-f]{32})\)", failed.stderr)
     done = mainstay("run", "please refuse", "--session", "t", "--json")
     told = json.loads(done.stdout)
     where = {"session": "t", "turn": 1, "step": 1, "trace": told["trace"]}
@@ -68,7 +68,7 @@ def test_a_turn_that_failed_names_its_trace_and_is_in_the_list(mainstay: Command
     assert mainstay("errors", "--since", "2999-01-01").stdout == "No errors.\n"
 
 
-def test_clearing_is_asked_for_and_clears_what_is_meant(mainstay: Command) -> None:
+def test_clearing_needs_a_confirmation_and_clears_the_selected_errors(mainstay: Command) -> None:
     for session in ("s", "t"):
         mainstay("run", "please refuse", "--session", session)
     refused = mainstay("errors", "clear")
@@ -81,7 +81,7 @@ def test_clearing_is_asked_for_and_clears_what_is_meant(mainstay: Command) -> No
     assert mainstay("errors").stdout == "No errors.\n", "what was cleared does not come back"
 
 
-def test_what_makes_no_sense_is_one_sentence(mainstay: Command) -> None:
+def test_an_invalid_command_line_is_one_sentence(mainstay: Command) -> None:
     for words in (["show", "nothing"], ["--kind", "odd"], ["--since", "soon"], ["odd"]):
         done = mainstay("errors", *words)
         assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""`mainstay session import` of a file that a crash has left torn: what is whole is brought, the rest is told (F10)."""
+"""`mainstay session import` of a file torn by a crash: whole lines are imported, the rest is reported (F10)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.cli_support import Command
 
-from mainstay.cli.commands.session_changes import INCIDENT_KEY, read_messages
+from mainstay.cli.commands.session_lifecycle import INCIDENT_KEY, read_messages
 from mainstay.core.errors import InputRefused
 from mainstay.core.messages import parts_text
 
@@ -53,7 +53,7 @@ def test_f10_a_file_of_which_nothing_is_whole_is_refused(raw: bytes) -> None:
         read_messages(raw, "x.jsonl")
 
 
-def test_f10_a_torn_log_is_brought_told_and_remembered(mainstay: Command, tmp_path: Path) -> None:
+def test_f10_a_torn_log_is_imported_reported_and_recorded(mainstay: Command, tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_bytes(WHOLE[:-30])
     done = mainstay("session", "import", "log.jsonl", "--session", "torn")
     assert done.returncode == 0

@@ -78,7 +78,7 @@ def test_a_person_reads_which_variables_are_wanted_and_what_to_type_next(bare: C
     assert "https://api.slack.com/apps" in said
 
 
-def test_a_file_that_is_replaced_is_kept_whatever_it_holds(bare: Command) -> None:
+def test_a_replaced_file_is_backed_up_with_any_content(bare: Command) -> None:
     old = b"\xff\xfe not even text: ]["
     bare.home.mkdir(mode=0o700)
     path = bare.home / "mainstay.yaml"
@@ -101,7 +101,7 @@ def test_a_file_that_is_replaced_is_kept_whatever_it_holds(bare: Command) -> Non
     ("words", "says"),
     [
         (("--model", "groc/x"), "did you mean 'groq'?"),
-        (("--model", "nonsense"), "names no model"),
+        (("--model", "nonsense"), "does not name a model"),
         (("--model", "local/nothing"), "there is no local model 'nothing'"),
         (("--model", "mine/x"), "there is no provider 'mine'"),
         (("--model", "mine/x", "--base-url", "nowhere"), "must be an address that begins with http"),
@@ -119,7 +119,7 @@ def test_a_file_that_is_replaced_is_kept_whatever_it_holds(bare: Command) -> Non
     ],
     ids=lambda one: "-".join(one[:4]).replace(SECRET, "SECRET").replace("\n", "_") if isinstance(one, tuple) else "",
 )
-def test_what_makes_no_sense_is_one_sentence_and_nothing_is_written(
+def test_an_invalid_command_line_is_one_sentence_and_nothing_is_written(
     bare: Command, words: tuple[str, ...], says: str
 ) -> None:
     bare.env["GROQ_API_KEY"] = SECRET
@@ -131,7 +131,7 @@ def test_what_makes_no_sense_is_one_sentence_and_nothing_is_written(
     assert not (bare.home / "mainstay.yaml").exists()
 
 
-def test_a_model_that_could_not_be_brought_does_not_lose_the_rest(bare: Command) -> None:
+def test_a_failed_model_pull_does_not_lose_the_other_answers(bare: Command) -> None:
     pytest.importorskip("xllamacpp", reason="what runs local models is not installed")
     folder = Path(bare.env["MAINSTAY_MODELS"])
     folder.mkdir()
@@ -147,7 +147,7 @@ def test_a_model_that_could_not_be_brought_does_not_lose_the_rest(bare: Command)
 
 
 class Person:
-    """Somebody at a terminal, who reads and types."""
+    """A user at a terminal, who reads and types."""
 
     def __init__(self, command: Command, *words: str) -> None:
         self._terminal, theirs = pty.openpty()

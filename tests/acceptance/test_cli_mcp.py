@@ -122,7 +122,7 @@ def wait_for(true: Any) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_host_runs_a_turn_hears_it_and_finds_it_again(mainstay: Command, era: str) -> None:
+async def test_a_host_runs_a_turn_follows_it_and_finds_it_again(mainstay: Command, era: str) -> None:
     heard: list[tuple[float, str | None]] = []
 
     async def progress(count: float, total: float | None, message: str | None) -> None:
@@ -161,7 +161,7 @@ async def test_cancelling_the_hosts_request_aborts_the_turn(mainstay: Command, e
         assert after.structured_content["text"] == "You said **hello**."
 
 
-async def test_an_approval_is_told_and_answered_with_the_command(tmp_path: Path) -> None:
+async def test_an_approval_is_reported_and_answered_with_the_command(tmp_path: Path) -> None:
     def say(messages: Messages) -> Said:
         if any(message["role"] == "tool" for message in messages[-2:]):
             return "It is made."
@@ -177,7 +177,7 @@ async def test_an_approval_is_told_and_answered_with_the_command(tmp_path: Path)
         assert result.structured_content["outcome"] == "Paused"
         id = result.structured_content["approval"]["id"]
         text = result.content[0].text  # type: ignore[union-attr]
-        assert f"`mainstay approvals approve {id}` approves the call" in text
+        assert f"`mainstay approval approve {id}` approves the call" in text
         assert "  path: out.txt" in text
         assert not (mainstay.folder / "out.txt").exists()
         again = await one.call_tool("run", {"prompt": "well?", "session": "s"})
@@ -193,10 +193,11 @@ async def test_an_approval_is_told_and_answered_with_the_command(tmp_path: Path)
 # --- beside others -------------------------------------------------------------------------------
 
 
-async def test_it_works_beside_another_owner_and_goes_on_when_that_one_leaves(mainstay: Command) -> None:
+async def test_it_works_beside_another_owner_and_goes_on_when_that_one_leaves(
+    mainstay: Command, model: FakeModel
+) -> None:
     owner = await asyncio.to_thread(mainstay.start, "run", "slow", "--session", "theirs")
-    assert owner.stdout is not None
-    assert await asyncio.to_thread(owner.stdout.read, 5) == "word "
+    await asyncio.to_thread(model.wait_for_prompt, "slow")
     async with client(mainstay) as one:
         first = await one.call_tool("run", {"prompt": "one", "session": "s"})
         assert first.structured_content["text"] == "You said **one**."
@@ -208,7 +209,7 @@ async def test_it_works_beside_another_owner_and_goes_on_when_that_one_leaves(ma
         assert third.stdout.strip() == "You said **three**.", "others work through the server now"
 
 
-async def test_what_an_owner_has_in_mind_is_taken_back_when_a_server_is_removed(mainstay: Command) -> None:
+async def test_rules_in_the_memory_of_the_owner_are_removed_with_a_server(mainstay: Command) -> None:
     written = (mainstay.home / "mainstay.yaml").read_text()
     mainstay.configure(written + "mcpServers:\n  tides: {command: x, disabled: true}\n")
     kept = mainstay.home / "workspaces" / "default" / "grants.json"
@@ -223,7 +224,7 @@ async def test_what_an_owner_has_in_mind_is_taken_back_when_a_server_is_removed(
         assert json.loads(kept.read_text()) == [], "it writes what it has in mind"
 
 
-async def test_steering_a_conversation_that_is_none_begins_none(mainstay: Command) -> None:
+async def test_steering_an_unknown_session_starts_no_session(mainstay: Command) -> None:
     async with client(mainstay) as one:
         await one.call_tool("run", {"prompt": "hello", "session": "s"})
         wrong = await one.call_tool("steer", {"session": "z", "text": "to the left"})
@@ -236,7 +237,7 @@ async def test_steering_a_conversation_that_is_none_begins_none(mainstay: Comman
 # --- by hand: the ends ---------------------------------------------------------------------------
 
 
-def test_a_host_that_hangs_up_in_the_midst_loses_nothing(mainstay: Command) -> None:
+def test_a_host_that_disconnects_during_a_turn_loses_nothing(mainstay: Command) -> None:
     with host(mainstay) as one:
         one.hello()
         one.ask(1, "tools/call", {"name": "run", "arguments": {"prompt": "slow for a while", "session": "s"}})
@@ -289,7 +290,7 @@ def test_a_host_that_reads_nothing_is_left_behind(mainstay: Command) -> None:
         assert one.process.wait(WAIT_S) == 0
 
 
-def test_nothing_but_the_protocol_is_on_stdout_whatever_is_logged(mainstay: Command) -> None:
+def test_stdout_has_only_the_protocol_with_any_logging(mainstay: Command) -> None:
     with host(mainstay, "--log-level", "debug") as one:
         one.hello()
         one.ask(1, "tools/call", {"name": "run", "arguments": {"prompt": "evil", "session": "s"}})
@@ -326,7 +327,7 @@ def test_nothing_but_the_protocol_is_on_stdout_whatever_is_logged(mainstay: Comm
     ],
     ids=lambda one: repr(one[:40]) if isinstance(one, bytes) else None,
 )
-def test_what_is_no_request_gets_an_error_and_the_next_one_an_answer(
+def test_an_invalid_request_gets_an_error_and_the_next_one_an_answer(
     conversation: Host, raw: bytes, code: int, id: str | int | None
 ) -> None:
     conversation.send(raw)
@@ -502,7 +503,7 @@ def test_garbage_over_http_is_refused(at: Served, body: bytes, status: int) -> N
     assert at.post(body).status == status
 
 
-def test_it_listens_on_loopback_alone_and_a_port_that_is_taken_is_a_sentence(mainstay: Command, at: Served) -> None:
+def test_it_listens_on_loopback_alone_and_a_port_in_use_is_a_sentence(mainstay: Command, at: Served) -> None:
     done = mainstay("mcp", "--http", str(at.port))
     assert done.returncode == 1
     assert f"cannot listen on port {at.port} of 127.0.0.1: " in done.stderr

@@ -1,4 +1,4 @@
-"""`mainstay mcp add|list|test|approve|prompts|prompt|resources|remove`, with a server that changes its mind."""
+"""`mainstay mcp add|list|test|approve|prompts|prompt|resources|remove`, with a server whose tools change."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_server_is_written_into_the_file_and_taken_out_again(mainstay: Command
     assert "no MCP servers are configured" in mainstay("mcp", "list").stderr
 
 
-def test_a_server_elsewhere_is_added_with_its_headers_and_a_rule(mainstay: Command) -> None:
+def test_a_remote_server_is_added_with_its_headers_and_a_rule(mainstay: Command) -> None:
     mainstay.env["TOKEN"] = "sekret-token-1234567890"
     url = "https://mcp.example.com/mcp"
     done = mainstay(
@@ -139,7 +139,7 @@ def test_a_server_elsewhere_is_added_with_its_headers_and_a_rule(mainstay: Comma
     ],
     ids=["nothing", "both", "half", "twice", "dashes", "bytes"],
 )
-def test_a_command_line_that_makes_no_sense_changes_nothing(mainstay: Command, words: list[str], why: str) -> None:
+def test_an_invalid_command_line_changes_nothing(mainstay: Command, words: list[str], why: str) -> None:
     before = written(mainstay)
     refused(mainstay("mcp", "add", *words), why, code=2)
     assert written(mainstay) == before
@@ -156,13 +156,13 @@ def test_a_command_line_that_makes_no_sense_changes_nothing(mainstay: Command, w
     ],
     ids=["scheme", "glob", "path", "host", "folder"],
 )
-def test_a_server_that_cannot_be_is_refused_and_the_file_is_left_alone(mainstay: Command, words: list[str]) -> None:
+def test_an_invalid_server_is_refused_and_the_file_is_left_alone(mainstay: Command, words: list[str]) -> None:
     before = written(mainstay)
     refused(mainstay("mcp", "add", *words))
     assert written(mainstay) == before
 
 
-def test_a_name_with_spaces_is_quoted_where_it_stands_in_a_command(mainstay: Command) -> None:
+def test_a_name_with_spaces_is_quoted_in_a_printed_command(mainstay: Command) -> None:
     added = mainstay("mcp", "add", "my files", "--", "npx")
     assert "`mainstay mcp test 'my files'` tests it" in added.stdout
     refused(mainstay("mcp", "add", "my files", "--", "npx"), "`mainstay mcp remove 'my files'` removes it")
@@ -192,7 +192,7 @@ def test_a_server_that_cannot_be_used_does_not_hide_the_others(mainstay: Command
     assert "not opened" in backends["two"]
 
 
-def test_trust_does_not_outlive_a_server(mainstay: Command) -> None:
+def test_trust_is_removed_with_a_server(mainstay: Command) -> None:
     """F50: another server of its name is asked about anew, in every workspace."""
     kept = {"default": ["my-s-x__a", "destination:mcp:mem", "mem__echo(text=a)", "MEM__x", "memo__x"], "b": ["mem__y"]}
     for name, allowed in kept.items():
@@ -250,7 +250,9 @@ def test_a_server_is_tried_and_nothing_is_approved_by_it(mainstay: Command, serv
 
 
 @SANDBOXED
-def test_what_changed_is_shown_and_approved_with_a_persons_word_only(mainstay: Command, server: Server) -> None:
+def test_changed_tools_are_shown_and_approved_only_with_a_persons_confirmation(
+    mainstay: Command, server: Server
+) -> None:
     """F50: a description that changes after it was approved is seen before it is used."""
     mainstay("mcp", "add", "mem", "--allow", *server.words)
     refused(mainstay("mcp", "approve", "mem"), "add --yes", code=2)
@@ -310,9 +312,7 @@ def test_a_server_that_does_not_come_up_says_why(mainstay: Command, server: Serv
 
 
 @SANDBOXED
-def test_what_a_server_said_is_printed_and_a_server_that_is_none_is_a_sentence(
-    mainstay: Command, server: Server
-) -> None:
+def test_a_servers_log_is_printed_and_an_unknown_server_is_one_sentence(mainstay: Command, server: Server) -> None:
     (server.folder / "server.py").write_text(f"import sys\nprint('up \\x1b[2J', file=sys.stderr){SERVER}")
     mainstay("mcp", "add", "mem", *server.words)
     assert "mem has written nothing to stderr" in mainstay("mcp", "log", "mem").stderr
@@ -325,7 +325,7 @@ def test_what_a_server_said_is_printed_and_a_server_that_is_none_is_a_sentence(
 
 
 @SANDBOXED
-def test_a_server_without_tools_is_approved_once_and_what_it_does_not_have_is_not_told(
+def test_a_server_without_tools_is_approved_once_and_missing_features_are_not_listed(
     mainstay: Command, server: Server
 ) -> None:
     source = SERVER.replace('"prompts": [{', '"prompts": [] and [{').replace(
@@ -355,7 +355,7 @@ STACK = "\n".join(f"    at Module.load{n} (node:internal/modules/loader:{n})" fo
     ],
     ids=["network", "stack", "else"],
 )
-def test_what_may_be_the_matter_is_told_only_where_it_may_be(
+def test_a_possible_cause_is_printed_only_where_it_applies(
     mainstay: Command, server: Server, said: str, hinted: bool
 ) -> None:
     (server.folder / "server.py").write_text(f"raise SystemExit({said!r})")
@@ -363,7 +363,7 @@ def test_what_may_be_the_matter_is_told_only_where_it_may_be(
     tried = mainstay("mcp", "test", "mem")
     refused(tried, "cannot be used")
     assert (NETWORK in tried.stderr) is hinted
-    assert ("its last words: Error: Cannot find module 'gone'." in tried.stderr) is ("gone" in said)
+    assert ("the end of its output: Error: Cannot find module 'gone'." in tried.stderr) is ("gone" in said)
 
 
 @SANDBOXED

@@ -115,7 +115,7 @@ def test_the_words_that_were_asked_for_stand_out_on_a_terminal(mainstay: Command
     assert "\x1b" not in on_a_terminal(mainstay, "memory", "search", "flat")[1]
 
 
-def test_what_others_wrote_cannot_command_the_terminal(mainstay: Command) -> None:
+def test_untrusted_text_cannot_command_the_terminal(mainstay: Command) -> None:
     for arguments in (("search", "fly"), ("get", "trip#3")):
         done = mainstay("memory", *arguments)
         assert "we fly" in done.stdout
@@ -145,7 +145,7 @@ def test_a_broken_configuration_sends_nothing_to_the_wrong_workspace(mainstay: C
     assert "astray" not in listed + mainstay("memory", "list", "--workspace", "default").stdout
 
 
-def test_nothing_to_tell_is_told(mainstay: Command) -> None:
+def test_empty_results_are_reported(mainstay: Command) -> None:
     assert mainstay("memory", "search", "unicorns").stdout.startswith("nothing was found\n")
     assert mainstay("memory", "recall", "unicorns").stdout == "no facts or memories about that\n"
     assert "no summaries" in mainstay("memory", "summary", "--from", "2026-11-01").stdout
@@ -161,7 +161,7 @@ def test_the_status_says_how_much_there_is(mainstay: Command) -> None:
 # --- keeping and forgetting ----------------------------------------------------------------------
 
 
-def test_what_is_remembered_is_listed_recalled_pinned_and_forgotten(mainstay: Command) -> None:
+def test_memories_are_listed_recalled_pinned_and_forgotten(mainstay: Command) -> None:
     kept = mainstay.json("memory", "remember", "Ana takes tea", "without milk", "--tag", "taste", "--tag", "ana")
     id = kept["memory"]["id"]
     assert kept["memory"]["tags"] == ["taste", "ana"]
@@ -176,7 +176,7 @@ def test_what_is_remembered_is_listed_recalled_pinned_and_forgotten(mainstay: Co
     assert mainstay.json("memory", "list")["memories"] == []
 
 
-def test_a_forgotten_message_is_found_no_more_and_stands_in_no_file(mainstay: Command) -> None:
+def test_a_forgotten_message_is_not_found_and_is_in_no_file(mainstay: Command) -> None:
     gone = mainstay.json("memory", "forget", "trip#1", "--yes")["forgotten"]
     assert gone == [{"id": "trip#1", "kind": "message", "copies": []}]
     assert "Flores" not in mainstay("memory", "search", "rented flat").stdout
@@ -185,7 +185,7 @@ def test_a_forgotten_message_is_found_no_more_and_stands_in_no_file(mainstay: Co
     assert not any(b"Flores" in one for one in kept)
 
 
-def test_forgetting_asks_first_and_refuses_where_nobody_can_answer(mainstay: Command) -> None:
+def test_forgetting_asks_first_and_refuses_without_a_terminal(mainstay: Command) -> None:
     done = mainstay("memory", "forget", "trip#1")
     assert done.returncode == 2
     assert "add --yes" in done.stderr
@@ -255,8 +255,7 @@ def test_memory_works_through_the_socket_of_a_running_turn(tmp_path: Path, model
     mainstay = Command(tmp_path, model.url)
     mainstay("session", "import", "-", "--session", "trip", stdin=json.dumps(TRIP))
     running = mainstay.start("run", "slow", "--session", "busy")
-    assert running.stdout is not None
-    running.stdout.read(4)  # it has begun to answer
+    model.wait_for_prompt("slow")
     assert mainstay.json("memory", "search", "rented flat")["hits"][0]["message_id"] == "trip#1"
     id = mainstay.json("memory", "remember", "Ana takes tea", "--pin")["memory"]["id"]
     assert [one["id"] for one in mainstay.json("memory", "list", "--pinned")["memories"]] == [id]
@@ -282,7 +281,7 @@ def test_the_context_of_a_session_is_shown_section_by_section(tmp_path: Path, mo
     assert "recent" in shown
 
 
-def test_a_chat_shows_its_context_and_keeps_a_profile(tmp_path: Path, model: FakeModel) -> None:
+def test_a_chat_shows_its_context_and_stores_a_profile(tmp_path: Path, model: FakeModel) -> None:
     mainstay = Command(tmp_path, model.url)
     typed = (
         'hello\n/context\n/compact\n/profile name=Ana goal="learn Portuguese"\n/profile nonsense\nhello again\n/quit\n'

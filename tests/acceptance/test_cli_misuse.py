@@ -1,4 +1,4 @@
-"""Ways a stranger found to upset the command; each has one clear sentence now."""
+"""Misuse of the command: each case prints one clear sentence."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ def test_doctor_looks_into_the_database(mainstay: Command) -> None:
     assert "FAIL  Database" in done.stdout
 
 
-def test_a_model_that_was_asked_for_is_not_used_for_the_turns_of_others(mainstay: Command) -> None:
+def test_a_model_given_to_one_command_is_not_used_for_other_turns(mainstay: Command, model: FakeModel) -> None:
     victim = mainstay.start("run", "slow for a while", "--session", "report")
-    assert victim.stdout is not None
-    assert victim.stdout.read(5) == "word "
+    model.wait_for_prompt("slow for a while")
     victim.kill()
     victim.communicate(timeout=30)
     mainstay("run", "hi", "--session", "other", "--model", "openai/else")

@@ -1,4 +1,4 @@
-"""`mainstay model`, and what somebody is offered who has no model at all."""
+"""`mainstay model`, and the offer of a local model to a user without one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Small(Command):
         return subprocess.CompletedProcess(arguments, running.returncode, out, err)
 
     def at_terminal(self, answer: str, *arguments: str) -> tuple[int, str]:
-        """In a terminal, with somebody who answers: the exit code, and all that was shown."""
+        """In a terminal, with a user who answers: the exit code, and all that was shown."""
         ours, theirs = pty.openpty()
         running = subprocess.Popen(
             self.argv(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=self.env, cwd=self.folder
@@ -108,7 +108,7 @@ def test_the_list_says_size_licence_and_what_is_here(mainstay: Command) -> None:
     ],
     ids=["yes", "name", "file", "http", "wheels", "remove", "nothing"],
 )
-def test_what_makes_no_sense_is_one_sentence_and_changes_nothing(
+def test_an_invalid_command_line_is_one_sentence_and_changes_nothing(
     mainstay: Command, words: list[str], code: int, says: str
 ) -> None:
     done = mainstay("model", *words)
@@ -143,7 +143,7 @@ def test_a_model_is_pulled_listed_and_removed(small: Small) -> None:
     assert not small.weights.exists()
 
 
-def test_ctrl_c_says_what_is_kept_and_how_to_go_on(small: Small) -> None:
+def test_ctrl_c_says_what_is_stored_and_how_to_go_on(small: Small) -> None:
     small.hub.ways = ["and_wait"]
     running = small.start("model", "pull", "--yes")
     part, until = small.place / "tiny.gguf.part", time.monotonic() + COMMAND_S
@@ -162,7 +162,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(small: Small) -> None:
 # --- the offer -----------------------------------------------------------------------------------
 
 
-def test_whoever_has_no_model_is_offered_one_and_enter_takes_it(small: Small) -> None:
+def test_a_user_without_a_model_is_offered_one_and_enter_accepts(small: Small) -> None:
     code, shown = small.at_terminal("\n", "setting", "chat")
     assert (code, small.weights.read_bytes() == DATA) == (0, True)
     for told in ("3 MB to download", "licence: Apache-2.0", "from: https://127.0.0.1:9/tiny", f"into: {small.place}"):
@@ -172,7 +172,7 @@ def test_whoever_has_no_model_is_offered_one_and_enter_takes_it(small: Small) ->
     assert shown.splitlines()[-1].endswith("local/tiny")
 
 
-def test_whoever_does_not_want_it_is_told_the_other_ways(small: Small) -> None:
+def test_a_user_who_declines_the_offered_model_is_told_the_alternatives(small: Small) -> None:
     code, shown = small.at_terminal("n\n", "setting", "chat")
     assert code == 1
     assert "There is no model to talk to yet. Any one of these gives you one:" in shown
@@ -197,17 +197,17 @@ def test_a_script_accepts_it_beforehand(small: Small, how: str) -> None:
     ],
     ids=["unasked", "not-talking", "no-runtime"],
 )
-def test_nothing_is_brought_for_whoever_did_not_say_so_or_could_not_run_it(
+def test_no_model_is_pulled_without_consent_or_on_a_machine_that_cannot_run_it(
     small: Small, words: list[str], says: str
 ) -> None:
-    small.env["MAINSTAY_LOCAL"] = "1" if "session" in words else "0"  # whoever only looks something up brings nothing
+    small.env["MAINSTAY_LOCAL"] = "1" if "session" in words else "0"  # a command that only reads pulls nothing
     done = small(*words)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert says in done.stderr
     assert small.hub.asked == []
 
 
-def test_what_is_printed_for_programs_stays_one_document(small: Small) -> None:
+def test_json_output_stays_one_document(small: Small) -> None:
     done = small("model", "pull", "--yes", "--json")
     assert json.loads(done.stdout)["ok"] is True
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""`mainstay pattern`: what is written down, which of it fits a request, and what is wrong with it."""
+"""`mainstay pattern`: lists, searches and validates patterns."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_nothing_to_find_and_unknown_names_are_sentences(mainstay: Command, tmp_
     assert "Traceback" not in done.stderr
 
 
-def test_what_a_pattern_says_cannot_command_the_terminal(mainstay: Command) -> None:
+def test_text_of_a_pattern_cannot_command_the_terminal(mainstay: Command) -> None:
     folder = mainstay.home / "patterns"
     folder.mkdir()
     (folder / "a.yaml").write_text('name: a\ntitle: "x\\e[2J"\ndescription: "y\\e]0;z\\a \\u202e"\n')

@@ -1,4 +1,4 @@
-"""`mainstay plugin`: from nothing to a plugin that works, and everything that can be wrong with one on the way."""
+"""`mainstay plugin`: create, add, call, upgrade and remove a plugin, and every error on the way."""
 
 from __future__ import annotations
 
@@ -125,7 +125,38 @@ def test_a_new_plugin_works_from_its_folder_and_once_it_is_installed(mainstay: C
     assert "Bo" in used["content"]
 
 
-def test_a_folder_that_is_there_and_a_name_that_is_none_are_refused(mainstay: Command) -> None:
+CASES = """\
+cases:
+  - name: it shouts
+    prompt: Shout.
+    script:
+      - {call: loud__shout, input: {text: hi}}
+      - Done.
+    checks:
+      called:
+        - {tool: loud__shout, result: HI}
+"""
+
+
+@SANDBOXED
+def test_tools_without_a_rule_are_reported_and_a_scripted_case_tries_them(mainstay: Command, tmp_path: Path) -> None:
+    assert mainstay("plugin", "add", str(loud(tmp_path)), "--yes").returncode == 0
+    warning = (
+        "the plugin loud: no rule names loud__shout, loud__fail, so the model cannot use them; "
+        'add "loud__*" to policy.allow, or to policy.ask'
+    )
+    assert mainstay.json("config", "check")["warnings"] == [warning]
+    (mainstay.folder / "cases.yaml").write_text(CASES)
+    failed = mainstay("eval", "cases.yaml")
+    assert failed.returncode == 1
+    assert "There is no tool 'loud__shout'. It is installed, but no rule in policy.allow" in failed.stdout
+    mainstay.configure("policy: {allow: [loud__shout]}\n")
+    assert "no rule names loud__fail, so the model cannot use it" in mainstay("config", "check").stdout
+    passed = mainstay("eval", "cases.yaml")
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+
+
+def test_an_existing_folder_and_an_invalid_name_are_refused(mainstay: Command) -> None:
     mainstay("plugin", "new", "greeter")
     before = {path: path.read_bytes() for path in (mainstay.folder / "greeter").iterdir()}
     refused(mainstay("plugin", "new", "greeter"), "greeter")
@@ -137,7 +168,7 @@ def test_a_folder_that_is_there_and_a_name_that_is_none_are_refused(mainstay: Co
 # --- adding --------------------------------------------------------------------------------------
 
 
-def test_adding_shows_what_it_is_and_asks_for_and_does_it_with_a_persons_word_only(
+def test_adding_shows_the_plugin_and_its_permissions_and_needs_a_confirmation(
     mainstay: Command, tmp_path: Path
 ) -> None:
     source = loud(tmp_path, hosts="api.example.com")
@@ -164,7 +195,7 @@ def test_adding_shows_what_it_is_and_asks_for_and_does_it_with_a_persons_word_on
     assert "denied: no rule allows it" in mainstay("plugin", "list").stdout
 
 
-def test_its_tools_are_allowed_with_a_second_word_or_an_option_and_the_file_keeps_its_comments(
+def test_its_tools_are_allowed_with_a_second_confirmation_or_an_option_and_the_file_keeps_its_comments(
     mainstay: Command, tmp_path: Path
 ) -> None:
     source = loud(tmp_path)
@@ -179,7 +210,7 @@ def test_its_tools_are_allowed_with_a_second_word_or_an_option_and_the_file_keep
     assert [action["named"] for action in one["actions"]] == [True, True]
 
 
-def test_a_rule_for_some_of_its_tools_leaves_only_the_others_denied(mainstay: Command, tmp_path: Path) -> None:
+def test_a_rule_for_some_of_its_tools_leaves_the_rest_denied(mainstay: Command, tmp_path: Path) -> None:
     mainstay.configure("policy:\n  allow: [loud__shout]\n")
     added = mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     assert "its tools are denied" not in added.stdout
@@ -199,10 +230,10 @@ def test_an_upgrade_shows_what_it_does_otherwise(mainstay: Command, tmp_path: Pa
 
 
 @SANDBOXED
-def test_what_a_plugin_leaves_in_its_home_goes_however_deep_it_is(
+def test_files_of_a_plugins_home_are_removed_at_any_depth(
     mainstay: Command, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(mainstay.home)], check=True))  # whatever we left
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(mainstay.home)], check=True))  # all leftovers
     source = loud(tmp_path)
     deep = "import os\nos.chdir(os.environ['HOME'])\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
     (source / "main.py").write_text(deep + "os.chdir('/')\n" + MAIN)
@@ -243,7 +274,7 @@ def test_an_archive_is_added_by_its_hash_and_no_other(mainstay: Command, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["nowhere", "empty", "garbage", "escaping"])
-def test_what_is_no_plugin_is_refused_with_a_sentence(mainstay: Command, tmp_path: Path, kind: str) -> None:
+def test_an_invalid_plugin_is_refused_with_a_sentence(mainstay: Command, tmp_path: Path, kind: str) -> None:
     source = tmp_path / "source.tar"
     match kind:
         case "empty":
@@ -263,7 +294,7 @@ def test_what_is_no_plugin_is_refused_with_a_sentence(mainstay: Command, tmp_pat
 # --- what is the matter with it ------------------------------------------------------------------
 
 
-def test_a_file_that_changed_is_a_refusal_that_says_so(mainstay: Command, tmp_path: Path) -> None:
+def test_a_changed_file_is_refused_with_the_reason(mainstay: Command, tmp_path: Path) -> None:
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     (mainstay.home / "plugins" / "loud" / "main.py").write_text("print('other')")
     [one] = mainstay.json("plugin", "list")["plugins"]
@@ -271,7 +302,7 @@ def test_a_file_that_changed_is_a_refusal_that_says_so(mainstay: Command, tmp_pa
     refused(mainstay("plugin", "call", "loud", "shout", "text=x"), "have changed since it was added")
 
 
-def test_what_it_lacks_and_that_it_is_disabled_is_shown(mainstay: Command, tmp_path: Path) -> None:
+def test_missing_requirements_and_the_disabled_state_are_shown(mainstay: Command, tmp_path: Path) -> None:
     source = loud(tmp_path)
     text = (source / "plugin.yaml").read_text().replace("${LOUD_KEY:-none}", "${LOUD_KEY}")
     (source / "plugin.yaml").write_text(text)
@@ -294,7 +325,7 @@ def test_a_name_that_an_mcp_server_has_is_taken(mainstay: Command, tmp_path: Pat
 
 
 @SANDBOXED
-def test_an_action_is_called_with_arguments_of_its_schema_and_its_log_is_kept(
+def test_an_action_is_called_with_arguments_of_its_schema_and_its_log_is_stored(
     mainstay: Command, tmp_path: Path
 ) -> None:
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
@@ -321,12 +352,12 @@ def test_a_plugin_that_does_not_come_up_says_why(mainstay: Command, tmp_path: Pa
     (source / "main.py").write_text("raise SystemExit('no voice today')\n")
     failed = mainstay("plugin", "call", str(source), "shout", "text=x")
     assert failed.returncode == 1
-    assert failed.stderr.endswith("ended with code 1 before it was ready. Its last words: no voice today\n")
+    assert failed.stderr.endswith("ended with code 1 before it was ready. The end of its output: no voice today\n")
     assert " stderr no voice today\n" in failed.stderr, "its log, of which nothing is left"
 
 
 @SANDBOXED
-def test_what_it_keeps_outlives_the_command_and_goes_when_it_is_removed(mainstay: Command) -> None:
+def test_state_of_a_plugin_survives_the_command_and_is_removed_with_the_plugin(mainstay: Command) -> None:
     mainstay("plugin", "add", str(NOTES), "--yes")
     assert mainstay("plugin", "call", "notes", "add", "title=milk", "text=two").returncode == 0
     assert "two" in mainstay("plugin", "call", "notes", "read", "title=milk").stdout
@@ -368,7 +399,7 @@ def _commands() -> list[str]:
     return found
 
 
-def test_the_log_of_nobody_is_a_sentence(mainstay: Command, tmp_path: Path) -> None:
+def test_the_log_of_an_unknown_plugin_is_a_sentence(mainstay: Command, tmp_path: Path) -> None:
     refused(mainstay("plugin", "log", "nobody"), "there is no plugin nobody, and no log of one")
     mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
     assert "loud has written no output" in mainstay("plugin", "log", "loud").stderr
@@ -377,7 +408,7 @@ def test_the_log_of_nobody_is_a_sentence(mainstay: Command, tmp_path: Path) -> N
 
 
 @SANDBOXED
-def test_a_failure_can_be_looked_into(mainstay: Command, tmp_path: Path) -> None:
+def test_debug_output_explains_a_failure(mainstay: Command, tmp_path: Path) -> None:
     source = loud(tmp_path)
     (source / "main.py").write_text(MAIN.replace('ActionFailed("it was too quiet")', "KeyError('volume \\x1b[2J')"))
     failed = mainstay("plugin", "call", str(source), "fail")
@@ -392,7 +423,7 @@ def test_a_failure_can_be_looked_into(mainstay: Command, tmp_path: Path) -> None
     assert "volume" in mainstay("plugin", "log", "loud").stdout
 
 
-def test_trust_does_not_outlive_a_plugin(mainstay: Command, tmp_path: Path) -> None:
+def test_trust_is_removed_with_a_plugin(mainstay: Command, tmp_path: Path) -> None:
     """Another plugin of its name is asked about anew, in every workspace."""
     mainstay.configure("policy: {allow: ['loud__*'], destinations: ['plugin:loud', 'plugin:other']}\n")
     added = mainstay("plugin", "add", str(loud(tmp_path)), "--yes")
@@ -409,7 +440,7 @@ def test_trust_does_not_outlive_a_plugin(mainstay: Command, tmp_path: Path) -> N
     assert mainstay.json("approvals", "rules")["rules"] == ["louder__x"]
 
 
-def test_what_is_added_again_is_the_same_even_if_somebody_changed_it_meanwhile(
+def test_adding_a_plugin_again_restores_the_files_that_were_changed_meanwhile(
     mainstay: Command, tmp_path: Path
 ) -> None:
     source = loud(tmp_path, hosts="api.example.com")
@@ -430,7 +461,7 @@ def test_it_is_said_that_nothing_holds_a_plugin(mainstay: Command, tmp_path: Pat
     assert "runs as you" not in mainstay("plugin", "list").stdout
 
 
-def test_what_a_command_line_lacks_is_told_as_it_was_given(mainstay: Command, tmp_path: Path) -> None:
+def test_a_missing_argument_is_reported_with_the_given_command_line(mainstay: Command, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     bare = str(tmp_path / "bare")
     refused(mainstay("plugin", "add", bare), f"there is no plugin.yaml in {bare}\n")

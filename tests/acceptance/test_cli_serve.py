@@ -55,7 +55,7 @@ def mainstay(tmp_path: Path, model: ExampleModel) -> Command:
 
 
 def set_up(mainstay: Command, model: ExampleModel, more: str = "", instructions: str = "Be terse.") -> None:
-    """Written as an editor would, while somebody may be reading."""
+    """Written as an editor would, while another process may be reading."""
     place = f"providers:\n  openai: {{base_url: '{model.url}', api_key: '${{KEY}}'}}\n"
     mainstay.home.mkdir(mode=0o700, exist_ok=True)
     new = mainstay.home / "new.yaml"
@@ -189,7 +189,7 @@ def test_it_says_where_it_listens_and_what_is_connected_and_no_other_takes_its_h
     ],
     ids=["no key", "port", "grpc port", "workspace"],
 )
-def test_what_keeps_it_from_beginning_is_one_sentence(mainstay: Command, arguments: list[str], sentence: str) -> None:
+def test_a_reason_not_to_start_is_one_sentence(mainstay: Command, arguments: list[str], sentence: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = mainstay("serve", *(port if one == "TAKEN" else one for one in arguments))
@@ -199,7 +199,7 @@ def test_what_keeps_it_from_beginning_is_one_sentence(mainstay: Command, argumen
     assert not done.stdout
 
 
-def test_a_slow_channel_keeps_it_unready_and_nobody_waiting(mainstay: Command, model: ExampleModel) -> None:
+def test_a_slow_channel_delays_readiness_and_blocks_no_request(mainstay: Command, model: ExampleModel) -> None:
     """It is alive from the first moment, and can be stopped at any."""
     with socket.create_server(("127.0.0.1", 0)) as mute:  # a daemon that takes calls, and never answers
         address = f"127.0.0.1:{mute.getsockname()[1]}"
@@ -312,7 +312,7 @@ def test_on_sighup_what_changed_is_changed_and_turns_go_on(mainstay: Command, mo
         assert server.end() == 0
 
 
-def test_on_sighup_what_is_broken_changes_nothing_and_the_log_says_so(mainstay: Command, model: ExampleModel) -> None:
+def test_on_sighup_a_broken_configuration_changes_nothing_and_is_logged(mainstay: Command, model: ExampleModel) -> None:
     """F47"""
     set_up(mainstay, model, TEAM)
     with Served(mainstay).ready() as server:
@@ -329,8 +329,8 @@ def test_on_sighup_what_is_broken_changes_nothing_and_the_log_says_so(mainstay: 
         set_up(mainstay, model, TEAM + "server: {keys: required}\n")
         server.process.send_signal(signal.SIGHUP)
         server.heard("changed: server.keys\n")
-        assert server.get("/api/sessions")[0] == 401  # also whoever is on this machine, from now on
-        (mainstay.home / "mainstay.yaml").unlink()  # to go on without it would be to let everybody in
+        assert server.get("/api/sessions")[0] == 401  # also callers on this machine, from now on
+        (mainstay.home / "mainstay.yaml").unlink()  # to go on without it would admit every caller
         server.process.send_signal(signal.SIGHUP)
         server.heard("mainstay.yaml was removed")
         assert server.get("/api/sessions")[0] == 401
@@ -338,7 +338,7 @@ def test_on_sighup_what_is_broken_changes_nothing_and_the_log_says_so(mainstay: 
 
 
 def test_sigterm_waits_for_a_turn_and_a_second_one_does_not(mainstay: Command, model: ExampleModel) -> None:
-    """F47: and what was put aside is taken up at the next start."""
+    """F47: and waiting turns are resumed at the next start."""
     with Served(mainstay).ready() as server:
         model.pause_s = 0.2
         slow = mainstay.start("run", "a few words to be waited for", "--session", "waited")
@@ -372,7 +372,7 @@ def test_sigterm_waits_for_a_turn_and_a_second_one_does_not(mainstay: Command, m
 
 
 def test_a_log_in_json_has_a_document_a_line_and_no_secret(mainstay: Command, model: ExampleModel) -> None:
-    """F40: whatever is put into headers, paths and the configuration, at the most talkative level."""
+    """F40: with a key in headers, paths and the configuration, at the most verbose level."""
     json_too = f"server: {{logs: json}}\n{TEAM}"
     set_up(mainstay, model, json_too + _channel())
     pasted, bearer, later = "sk-proj-" + "a1B2c3D4" * 6, "ms_notakey_" + "0f" * 20, "another thing that nobody knows"
@@ -407,7 +407,7 @@ def test_a_log_in_json_has_a_document_a_line_and_no_secret(mainstay: Command, mo
         assert secret not in server.said
 
 
-def test_a_log_level_is_kept_to_and_json_is_kept_to_the_end(mainstay: Command, model: ExampleModel) -> None:
+def test_the_log_level_applies_and_json_is_used_to_the_end(mainstay: Command, model: ExampleModel) -> None:
     set_up(mainstay, model, "server: {logs: json, host: 0.0.0.0}\n")
     done = mainstay("serve", "--port", "0", "--log-level", "error")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""`mainstay skill`: from an archive that is shown and asked about to a skill in every workspace, and back."""
+"""`mainstay skill`: show, confirm, install, copy, link and remove skills in workspaces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def listed(mainstay: Command, *more: str) -> dict[str, dict[str, Any]]:
 
 
 def answering(mainstay: Command, *words: str, answer: str) -> str:
-    """The command in a terminal, with somebody who answers its question."""
+    """The command in a terminal, with a user who answers its question."""
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     try:
@@ -131,7 +131,7 @@ def test_a_skill_is_shown_asked_about_installed_listed_and_removed(mainstay: Com
     assert listed(mainstay) == {}
 
 
-def test_a_workspace_has_its_own_which_others_do_not(mainstay: Command, tmp_path: Path) -> None:
+def test_a_workspace_has_skills_of_its_own(mainstay: Command, tmp_path: Path) -> None:
     source = skill(tmp_path / "deploy")
     done = mainstay("skill", "install", str(source), "--workspace", "typo", "--yes")
     assert (done.returncode, done.stderr) == (1, "mainstay: there is no workspace typo; existing workspaces: none\n")
@@ -165,7 +165,7 @@ def test_of_a_repository_some_are_chosen(mainstay: Command, tmp_path: Path) -> N
     assert [one["before"] is not None and one["before"]["same"] for one in made["skills"]] == [True, False, True]
 
 
-def test_what_looks_dangerous_takes_force(mainstay: Command, tmp_path: Path) -> None:
+def test_a_dangerous_skill_needs_force(mainstay: Command, tmp_path: Path) -> None:
     """F35"""
     source = skill(tmp_path / "deploy", script=EVIL, body="Run scripts/run.sh.\n")
     done = mainstay("skill", "install", str(source), "--yes")
@@ -181,7 +181,7 @@ def test_what_looks_dangerous_takes_force(mainstay: Command, tmp_path: Path) -> 
     assert "fetches something and runs it without review" in mainstay("skill", "show", "deploy").stdout
 
 
-def test_what_is_your_own_is_not_replaced_without_force(mainstay: Command, tmp_path: Path) -> None:
+def test_an_owners_skill_is_not_replaced_without_force(mainstay: Command, tmp_path: Path) -> None:
     skill(mainstay.home / "skills" / "deploy", body="Mine.\n")
     source = skill(tmp_path / "deploy")
     done = mainstay("skill", "install", str(source), "--yes")
@@ -204,7 +204,7 @@ def test_what_is_your_own_is_not_replaced_without_force(mainstay: Command, tmp_p
         ("/dev/null", "is neither a file nor a folder"),
     ],
 )
-def test_what_cannot_be_had_is_told_in_a_sentence(mainstay: Command, source: str, why: str) -> None:
+def test_an_unavailable_skill_is_refused_in_a_sentence(mainstay: Command, source: str, why: str) -> None:
     done = mainstay("skill", "install", source, "--yes")
     assert (done.returncode, done.stdout) == (1, "")
     assert why in done.stderr
@@ -240,7 +240,7 @@ def test_a_change_after_approval_is_asked_about_again(mainstay: Command, tmp_pat
     assert listed(mainstay) == {}
 
 
-def test_trust_is_given_by_a_person_and_taken_back(mainstay: Command, tmp_path: Path) -> None:
+def test_trust_is_given_by_a_person_and_revoked(mainstay: Command, tmp_path: Path) -> None:
     mainstay("skill", "install", str(skill(tmp_path / "deploy")), "--yes")
     assert mainstay("skill", "trust", "deploy").returncode == 2
     assert "deploy is trusted" in answering(mainstay, "skill", "trust", "deploy", answer="yes")
@@ -275,7 +275,7 @@ def test_skills_are_copied_and_linked_between_workspaces(mainstay: Command, tmp_
     assert lost.stderr == "mainstay: there is no skill other here; available: mine\n"
 
 
-def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trusted_on_the_way(
+def test_a_skill_that_an_agent_wrote_under_taint_does_not_become_trusted_by_copying(
     mainstay: Command,
 ) -> None:
     for name in ("work", "default"):
@@ -295,7 +295,7 @@ def test_what_an_agent_wrote_under_the_influence_of_others_does_not_become_trust
     assert "It was written after something from outside had been read." in vouched.stdout
     assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "trusted"
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.")
-    assert "learnt" not in listed(mainstay, "--workspace", "work")  # that is not what was vouched for
+    assert "learnt" not in listed(mainstay, "--workspace", "work")  # that is not what was trusted
 
 
 def test_a_copy_by_way_of_a_link_is_no_more_trusted_than_what_it_leads_to(mainstay: Command) -> None:
@@ -311,7 +311,7 @@ def test_a_copy_by_way_of_a_link_is_no_more_trusted_than_what_it_leads_to(mainst
     assert listed(mainstay, "--workspace", "c")["foo"]["trust"] == "untrusted"
 
 
-def test_what_cannot_be_vouched_for_leaves_the_lock_as_it_was(mainstay: Command, tmp_path: Path) -> None:
+def test_a_skill_that_cannot_be_trusted_leaves_the_lock_file_unchanged(mainstay: Command, tmp_path: Path) -> None:
     assert (
         mainstay("skill", "install", str(skill(tmp_path / "deploy")), "--workspace", "default", "--yes").returncode == 0
     )
@@ -332,7 +332,7 @@ def test_what_cannot_be_vouched_for_leaves_the_lock_as_it_was(mainstay: Command,
     assert listed(mainstay)["notes"]["trust"] == "trusted"
 
 
-def test_what_is_changed_between_the_question_and_the_answer_is_not_vouched_for(mainstay: Command) -> None:
+def test_a_skill_changed_between_the_question_and_the_answer_is_not_trusted(mainstay: Command) -> None:
     workspace = mainstay.home / "workspaces" / "default"
     folder = skill(workspace / "skills" / "brew", "brew")
     written_under_influence(workspace, folder / "SKILL.md")
@@ -419,7 +419,7 @@ def test_names_that_are_not_utf8_are_written_out_in_json(mainstay: Command) -> N
     assert mainstay.json("pattern", "list")["patterns"][0]["path"].endswith("/bad\\udcff.yaml")
 
 
-def test_what_is_wrong_with_those_that_are_left_out_is_told(mainstay: Command) -> None:
+def test_problems_of_skipped_skills_are_reported(mainstay: Command) -> None:
     skill(mainstay.home / "skills" / "good", "good")
     skill(mainstay.home / "skills" / "elsewhere", "elsewhere", more="metadata:\n  gateway:workspace: work\n")
     (mainstay.home / "skills" / "bad").mkdir()
@@ -445,7 +445,7 @@ def test_skills_are_validated_one_by_one(mainstay: Command, tmp_path: Path) -> N
     assert (said["ok"], [one["valid"] for one in said["skills"]]) == (False, [True, False])
 
 
-def test_what_a_killed_command_left_is_finished_by_the_next(mainstay: Command, tmp_path: Path) -> None:
+def test_an_installation_of_a_killed_command_is_finished_by_the_next(mainstay: Command, tmp_path: Path) -> None:
     mainstay("skill", "install", str(skill(tmp_path / "deploy")), "--yes")
     skills = mainstay.home / "skills"
     (skills / ".aside-killed").mkdir()
@@ -453,17 +453,17 @@ def test_what_a_killed_command_left_is_finished_by_the_next(mainstay: Command, t
     assert list(listed(mainstay)) == ["deploy"]
 
 
-def test_the_same_skill_again_keeps_the_trust_that_it_has(mainstay: Command, tmp_path: Path) -> None:
+def test_the_same_skill_again_keeps_its_trust(mainstay: Command, tmp_path: Path) -> None:
     source = skill(tmp_path / "deploy")
     mainstay("skill", "install", str(source), "--yes", "--trust")
     mainstay("skill", "install", str(source), "--yes")
-    assert listed(mainstay)["deploy"]["trust"] == "trusted"  # for these very files somebody has vouched
+    assert listed(mainstay)["deploy"]["trust"] == "trusted"  # the owner has trusted exactly these files
     (source / "SKILL.md").write_text((source / "SKILL.md").read_text() + "More.")
     mainstay("skill", "install", str(source), "--yes")
     assert listed(mainstay)["deploy"]["trust"] == "untrusted"
 
 
-def test_without_a_path_every_skill_of_the_home_is_looked_at(mainstay: Command) -> None:
+def test_without_a_path_every_skill_of_the_home_is_validated(mainstay: Command) -> None:
     skill(mainstay.home / "skills" / "deploy")
     assert mainstay("skill", "validate").returncode == 0
     skill(mainstay.home / "skills" / "other", "deploy")
@@ -472,6 +472,6 @@ def test_without_a_path_every_skill_of_the_home_is_looked_at(mainstay: Command) 
     assert "other" in json.loads(done.stdout)["error"]["message"]
 
 
-def test_nobody_is_asked_about_a_skill_that_is_not_there(mainstay: Command) -> None:
+def test_an_unknown_skill_is_refused_before_a_confirmation(mainstay: Command) -> None:
     done = mainstay("skill", "remove", "nope")
     assert (done.returncode, done.stderr) == (1, "mainstay: there is no skill nope here; available: none\n")

@@ -143,7 +143,7 @@ def test_loom_122_a_tool_that_there_is_not_is_one_sentence(work: Work) -> None:
 
 
 def test_in_ones_home_directory_a_session_works_in_a_folder_of_its_own(work: Work) -> None:
-    """Nobody means all that they have."""
+    """A home directory is never meant as a workspace."""
     mainstay, model = work(("write", {"path": "found.txt", "content": "x"}), ("read", {"path": "notes.txt"}))
     mainstay.env["HOME"] = str(mainstay.folder)
     assert mainstay("run", "--session", "s", "look").returncode == 0
@@ -163,7 +163,7 @@ def test_loom_122_loom_123_rules_of_the_configuration_hold(work: Work, rule: str
     assert not (mainstay.folder / "x.txt").exists()
 
 
-def test_a_rule_that_is_none_is_one_sentence(work: Work) -> None:
+def test_an_invalid_rule_is_one_sentence(work: Work) -> None:
     mainstay, _ = work(config="policy:\n  deny: ['bash(']\n")
     done = mainstay("run", "x")
     assert done.returncode != 0

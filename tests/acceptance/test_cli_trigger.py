@@ -113,7 +113,7 @@ def test_a_trigger_is_added_shown_paused_and_removed(mainstay: Command) -> None:
     )
     assert made.returncode == 0, made.stderr
     assert "(Asia/Tokyo)" in made.stdout
-    assert "trigger serve" in made.stderr  # nobody fires it yet
+    assert "trigger serve" in made.stderr  # no process fires it yet
     file = json.loads((mainstay.home / "events" / "morning.json").read_text())
     assert file == {
         "type": "periodic", "threadId": "morning", "text": "Say good morning", "schedule": "0 9 * * mon-fri",
@@ -152,8 +152,8 @@ def test_nonsense_is_one_sentence_and_changes_nothing(mainstay: Command, given: 
     assert not (mainstay.home / "events" / "odd.json").exists()
 
 
-def test_files_are_fired_while_it_serves_and_what_came_of_them_is_told(mainstay: Command, model: FakeModel) -> None:
-    """GUPPY-061: whatever lands in the events folder."""
+def test_files_are_fired_while_it_serves_and_their_results_are_shown(mainstay: Command, model: FakeModel) -> None:
+    """GUPPY-061: every file in the events folder."""
     events = mainstay.home / "events"
     with Serving(mainstay) as serving:
         (events / "deploy.json").write_text('{"type": "immediate", "threadId": "ops", "text": "Deploy it"}')
@@ -211,7 +211,7 @@ def test_webhooks_are_taken_once_across_kill_9(mainstay: Command, model: FakeMod
     assert SECRET not in everything
 
 
-def test_a_home_whose_file_tells_its_secret_to_others_is_refused(mainstay: Command) -> None:
+def test_a_home_with_a_secret_in_a_file_that_others_can_read_is_refused(mainstay: Command) -> None:
     mainstay.configure((mainstay.home / "mainstay.yaml").read_text() + HOOK)
     (mainstay.home / "mainstay.yaml").chmod(0o644)
     done = mainstay("trigger", "list")

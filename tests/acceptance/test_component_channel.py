@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,14 +19,16 @@ from support.docs_pages import DOCS, blocks
 from support.example_distributions import ROOT, install_example
 from support.example_model import ExampleModel
 
+import mainstay
 from mainstay.cli.commands.doctor_gateway_checks import check_gateway
 from mainstay.cli.main import main
 from mainstay.config.loader import load_config
 from mainstay.core import components
+from mainstay.core.channel_settings import find_channel_component
 from mainstay.core.third_party_component_health import check_components
 
 PAGE = DOCS / "how-to" / "components.md"
-SOURCE = ROOT / "examples" / "components" / "channel" / "mainstay_folder_channel.py"
+SOURCE = ROOT / "examples" / "components" / "channel"
 PATIENCE_S = 40.0
 
 
@@ -39,7 +43,8 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(site))
     yield
     components._find_in_distributions.cache_clear()
-    sys.modules.pop("mainstay_folder_channel", None)
+    for name in ("mainstay_folder_channel", "mainstay_folder_channel.channel"):
+        sys.modules.pop(name, None)
 
 
 def until(probe: Callable[[], Any], what: str) -> Any:
@@ -52,8 +57,9 @@ def until(probe: Callable[[], Any], what: str) -> Any:
 
 @pytest.mark.usefixtures("installed")
 def test_it_is_added_with_a_command_listed_and_seen_by_doctor(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("FOLDER_KEY", "open sesame")
     home, folder = tmp_path / "home", tmp_path / "shared"
 
     def typed(*words: str) -> Any:
@@ -61,7 +67,10 @@ def test_it_is_added_with_a_command_listed_and_seen_by_doctor(
         return json.loads(capsys.readouterr().out)
 
     added = typed("add", "folder", f"folder={folder}", "poll_s=0.5")
-    assert added["steps"] == [f"give each user write access to {folder}/inbox, and read access to {folder}/outbox"]
+    assert added["variables"] == [{"name": "FOLDER_KEY", "for": "key", "set": True}]
+    assert added["steps"] == [
+        f"create a folder {folder}/outbox/ROOM for each room, and {folder}/outbox/USER for each user"
+    ]
     (row,) = typed("list")["channels"]
     assert (row["name"], row["kind"], row["state"]) == ("folder", "folder", "not connected: no server is running")
     config = load_config(home, env=os.environ).config
@@ -80,25 +89,56 @@ def test_it_is_added_with_a_command_listed_and_seen_by_doctor(
 
 def test_a_message_in_its_inbox_is_answered_in_its_outbox(site: Path, tmp_path: Path) -> None:
     model = ExampleModel(lambda messages: f"I read {sum('are you there?' in str(one) for one in messages)} of them")
-    mainstay = Command(tmp_path, model.url)
-    mainstay.env["PYTHONPATH"] += os.pathsep + str(site)
+    command = Command(tmp_path, model.url)
+    command.env["PYTHONPATH"] += os.pathsep + str(site)
     (block,) = (one for one in blocks(PAGE) if one.kind == "yaml" and "channels:" in one.text)
     folder = tmp_path / "agent"
     own = block.text.replace("/srv/agent", str(folder)).replace("poll_s: 0.5", "poll_s: 0.05")
-    mainstay.configure((mainstay.home / "mainstay.yaml").read_text() + own)
-    server = mainstay.start("serve", "--port", "0")
+    command.configure((command.home / "mainstay.yaml").read_text() + own)
+    command.env["FOLDER_KEY"] = "open sesame"
+    for room in ("ann", "lobby"):
+        (folder / "outbox" / room).mkdir(parents=True)
+    (folder / "inbox.jsonl").write_bytes(
+        b'{"user": "ann", "text": "\xff"}\n{"user": "ann", "text": "are you there?"}\n'
+        b'{"user": "ann", "room": "lobby", "text": "to nobody"}\n'
+        b'{"user": "ann", "room": "lobby", "text": "@agent are you there?"}\n'
+    )
+    server = command.start("serve", "--port", "0")
     try:
-        until((folder / "inbox").is_dir, "the channel is started")
-        (folder / "ann.txt").write_text("are you there?")
-        (folder / "ann.txt").rename(folder / "inbox" / "ann.txt")
-        (answer,) = until(lambda: list((folder / "outbox").glob("*.md")), "it is answered")
-        assert answer.read_text() == "To ann:\n\nI read 1 of them\n"
-        assert list((folder / "inbox").iterdir()) == []
+        for room in ("ann", "lobby"):
+            (answer,) = until(lambda room=room: list((folder / "outbox" / room).glob("*.md")), "it is answered")
+            signature, _, text = answer.read_text().partition("\n\n")
+            assert text == "I read 1 of them\n"
+            assert signature == f"Signature: {hmac.digest(b'open sesame', text[:-1].encode(), 'sha256').hex()}"
+        state = json.loads((command.home / "channels" / "folder.json").read_text())
+        assert state == {"offset": (folder / "inbox.jsonl").stat().st_size}
     finally:
         server.terminate()
         server.communicate(timeout=PATIENCE_S)
         model.close()
     assert server.returncode == 0
+
+
+def test_it_passes_the_conformance_suite_from_its_own_folder(site: Path) -> None:
+    path = os.pathsep.join((str(site), str(Path(mainstay.__file__).parents[1])))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_folder_channel.py"],
+        cwd=site.parent / "source",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+@pytest.mark.usefixtures("installed")
+def test_importing_the_manifest_does_not_import_the_implementation() -> None:
+    assert find_channel_component("folder").name == "folder"
+    assert "mainstay_folder_channel" in sys.modules
+    assert "mainstay_folder_channel.channel" not in sys.modules
 
 
 def test_without_the_distribution_the_name_is_an_error_with_its_line(
@@ -113,9 +153,9 @@ def test_without_the_distribution_the_name_is_an_error_with_its_line(
 
 def test_the_page_shows_the_example() -> None:
     section = PAGE.read_text().partition("\n## A channel\n")[2].partition("\n## ")[0]
-    source = SOURCE.read_text() + (SOURCE.parent / "pyproject.toml").read_text()
+    source = "".join(path.read_text() for path in (*SOURCE.rglob("*.py"), SOURCE / "pyproject.toml"))
     shown = [one for one in blocks(PAGE) if one.kind in ("py", "toml") and one.text in section]
-    assert len(shown) == 4
+    assert len(shown) == 8
     for block in shown:
         for line in block.text.splitlines():
             assert line in source or line.lstrip().startswith(("...", "# ")), f"{block.where}: {line}"

@@ -15,7 +15,7 @@ PAGE = DOCS / "how-to" / "components.md"
 SOURCE = ROOT / "examples" / "components" / "embedder" / "mainstay_trigram_embedder.py"
 
 
-def test_what_was_said_is_found_by_its_vectors(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+def test_messages_are_found_by_their_vectors(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
     site = install_example("embedder", tmp_path_factory.mktemp("embedder"))
     model = ExampleModel(lambda messages: "Noted.")
     mainstay = Command(tmp_path, model.url)
@@ -30,13 +30,14 @@ def test_what_was_said_is_found_by_its_vectors(tmp_path_factory: pytest.TempPath
     assert "heating in the cellar" in mainstay("memory", "search", "heatign cellr repaird").stdout
     listed = mainstay("doctor", "--offline").stdout
     assert "the embedder 'trigrams' comes with mainstay-trigram-embedder: Letter trigrams" in listed
+    assert "ok    Memory: full-text and semantic search; trigrams, 512 dimensions" in listed
 
 
 def test_the_page_shows_the_example() -> None:
     section = PAGE.read_text().partition("\n## An embedder\n")[2].partition("\n## ")[0]
     source = SOURCE.read_text() + (SOURCE.parent / "pyproject.toml").read_text()
     shown = [one for one in blocks(PAGE) if one.kind in ("py", "toml") and one.text in section]
-    assert len(shown) == 3
+    assert len(shown) == 4
     for block in shown:
         for line in block.text.splitlines():
             assert line in source or line.lstrip().startswith(("...", "# ")), f"{block.where}: {line}"

@@ -1,5 +1,5 @@
-"""The pages about the gateway: each command is run as it stands there, against a real server with a model on loopback,
-and what it prints is compared; each configuration is checked; each table is compared with what it is about."""
+"""The pages about the gateway: each command runs as written, against a real server with a model on loopback, and its
+output is compared; each configuration is checked; each table is compared with the code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mainstay.core.events import DurableEvent, PartialEvent
 from mainstay.core.people import ROLE_SCOPES, AccessScope
 from mainstay.gateway.channel_factory import build_channel
 from mainstay.gateway.slash_commands import COMMAND_NAMES as COMMANDS
-from mainstay.operations.entry import OperationEntry
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import entries_for
 from mainstay.server import quota_problem
 from mainstay.server.http_operations import OperationCodec
@@ -57,7 +57,7 @@ SHOWN_CODE = "K7QM-4XPA"
 COMMENTS = {"py": "# ", "js": "// "}
 
 
-# --- somebody who does what a page says ----------------------------------------------------------
+# --- runs the commands of a page ------------------------------------------------------------------
 
 
 def free_port() -> str:
@@ -368,7 +368,7 @@ MADE: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", CHANNEL_COMPONENTS)
-def test_what_the_page_says_that_a_platform_can_show_is_so(kind: str, tmp_path: Path) -> None:
+def test_the_documented_capabilities_of_each_platform_are_correct(kind: str, tmp_path: Path) -> None:
     [row] = [row for row in rows(CHANNELS, "What each platform supports") if row[0] == f"`{kind}`"]
     settings = find_channel_component(kind).settings(**MADE[kind])
     assert row[1:] == _shown(build_channel(kind, settings, tmp_path, lambda channel, user: False).capabilities)

@@ -1,5 +1,5 @@
-"""The pages about tools from elsewhere: each command is run as it stands there, in an empty folder with an empty home,
-and what it prints is compared; each configuration is checked; each table is compared with what it is about."""
+"""The pages about external tools: each command runs as written, in an empty folder with an empty home, and its
+output is compared; each configuration is checked; each table is compared with the code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def like(shown: str) -> re.Pattern[str]:
-    """What a page shows; … stands for whatever is there."""
+    """What a page shows; … stands for any text."""
     return re.compile(re.escape(shown.strip("\n")).replace("…", ".*?"), re.DOTALL)
 
 
@@ -66,7 +66,7 @@ def like(shown: str) -> re.Pattern[str]:
 
 
 class Reader:
-    """Somebody who does what a page says, line by line."""
+    """Runs the commands of a page, line by line."""
 
     def __init__(self, folder: Path, model: ExampleModel) -> None:
         self.folder = folder / "work"
@@ -252,14 +252,14 @@ def in_table() -> set[str]:
     return {name for row in rows(ELSEWHERE) if len(row) == 4 for name in re.findall(r"`(\w+)`", row[3])}
 
 
-@pytest.mark.parametrize("name", ["test_plugin_misbehaviour.py", "test_plugin_walls.py"])
-def test_every_misbehaviour_of_plugins_that_is_tested_stands_in_the_table(name: str) -> None:
+@pytest.mark.parametrize("name", ["test_plugin_misbehaviour.py", "test_plugin_isolation.py"])
+def test_every_tested_misbehaviour_of_plugins_is_in_the_table(name: str) -> None:
     found = modes(HOSTILE / "plugins" / name)
     assert len(found) >= 9
     assert found - in_table() == set()
 
 
-def test_every_hostile_mcp_server_that_is_tested_stands_in_the_table() -> None:
+def test_every_tested_hostile_mcp_server_is_in_the_table() -> None:
     found = names_of_tests(HOSTILE / "plugins" / "mcp" / "test_mcp_hostile.py")
     assert len(found) >= 20
     assert found - in_table() == set()
@@ -268,7 +268,7 @@ def test_every_hostile_mcp_server_that_is_tested_stands_in_the_table() -> None:
 def test_the_table_has_nothing_that_is_not_tested() -> None:
     paths = (HOSTILE / "plugins" / "mcp" / "test_mcp_hostile.py", HOSTILE / "io" / "test_json_schema.py")
     known: set[str] = set().union(*map(names_of_tests, paths))
-    for name in ("misbehaviour", "walls", "host"):
+    for name in ("misbehaviour", "isolation", "host"):
         path = HOSTILE / "plugins" / f"test_plugin_{name}.py"
         known |= modes(path) | names_of_tests(path)
     assert in_table() - known == set()

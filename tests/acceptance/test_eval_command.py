@@ -82,7 +82,7 @@ def test_the_example_passes_and_leaves_nothing_behind(mainstay: Command) -> None
     assert list((mainstay.folder / "tmp").iterdir()) == []
 
 
-def test_a_team_keeps_a_baseline_and_hears_of_what_is_worse(mainstay: Command) -> None:
+def test_a_team_records_a_baseline_and_is_told_about_regressions(mainstay: Command) -> None:
     cases = written(mainstay, scripted("all is fine", "not so good", "fine"))
     first = mainstay("eval", cases)
     assert first.returncode == 1, "without a baseline, what fails fails"
@@ -194,7 +194,7 @@ def test_recorded_sessions_are_judged_as_they_stand_replayed_and_asked_again(
         (["cases.yaml", "--tag", "nothing"], "no case in cases.yaml matches --case and --tag"),
         (["cases.yaml", "--replay", "--model", "openai/x"], "argument --model: not allowed with argument --replay"),
         (["plain.yaml", "--replay"], "--replay: the case 'a' has neither a 'session' nor a 'script' to repeat"),
-        (["plain.yaml", "--model", "nonsense"], "'nonsense' names no model"),
+        (["plain.yaml", "--model", "nonsense"], "'nonsense' does not name a model"),
         (["plain.yaml", "--script", "script.yaml"], "the script names the case 'other', which does not exist"),
         (["--session", "nobody"], "there is no session 'nobody'"),
         (["--sessions"], "there are no judges: configure `judges.panel`, or use --replay"),
@@ -218,7 +218,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_done(mainstay: Command, argume
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_whoever_stops_it_is_shown_what_was_done_and_no_home_of_a_case_is_left(
+def test_an_interrupted_eval_prints_its_results_and_leaves_no_home_of_a_case(
     mainstay: Command, model: ExampleModel, stop: signal.Signals
 ) -> None:
     with_model(mainstay, model)

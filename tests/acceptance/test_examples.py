@@ -102,7 +102,7 @@ def tells(messages: Messages) -> Said:
     return STORY if "long story" in text else "Goodbye!"
 
 
-def runs_errands(messages: Messages) -> Said:
+def spawns_sub_agents(messages: Messages) -> Said:
     done = results(messages)
     match len(done):
         case 0:
@@ -217,7 +217,7 @@ SAYS = {
     "02": shops,
     "03": counts,
     "04": tells,
-    "05": runs_errands,
+    "05": spawns_sub_agents,
     "06": adds,
     "07": looks_up,
     "08": obeys,
@@ -270,7 +270,7 @@ def test_04_steer_and_abort(example: Example) -> None:
 
 
 def test_05_crash_and_resume(example: Example) -> None:
-    printed = example("05_crash_and_resume.py", runs_errands)
+    printed = example("05_crash_and_resume.py", spawns_sub_agents)
     lives = printed.split("a process that dies in ")[1:]
     assert [life.splitlines()[0] for life in lives] == ["save_note:", "charge:", "nothing:"]
     assert lives[0].count("save_note at work") == 1
@@ -337,8 +337,8 @@ def test_09_sub_agents(example: Example) -> None:
 @pytest.mark.skipif(bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}")
 def test_10_plugin(example: Example) -> None:
     printed = example("10_plugin.py", keeps_notes).splitlines()
-    assert printed[0] == "monday: notes__add -> Kept: boat (untrusted:notes__add)"
-    assert "tuesday: notes__read -> leaves at nine (untrusted:notes__read)" in printed
+    assert printed[0] == "write: notes__add -> Kept: boat (untrusted:notes__add)"
+    assert "read: notes__read -> leaves at nine (untrusted:notes__read)" in printed
     (refused,) = [line for line in printed if "notes__remove" in line and "There is no tool" in line]
     assert refused.endswith("(our own words)")
     assert len(printed) == 3
@@ -429,14 +429,14 @@ def test_they_run_in_one_folder_one_after_the_other_in_any_order(example: Exampl
     assert "identical: True" in printed["06"]
 
 
-def test_a_story_that_is_over_too_soon_is_told_of(example: Example) -> None:
+def test_an_example_that_ends_too_soon_is_reported(example: Example) -> None:
     printed = example("04_steer_and_abort.py", lambda messages: [])  # not a single word to wait for
     assert printed.startswith("too late to steer:")
     assert "it was over before it could be stopped: Answered" in printed
     assert "behind it:" in printed
 
 
-def test_a_model_that_does_not_obey_the_page_leaves_nothing_to_ask(example: Example) -> None:
+def test_a_model_that_ignores_the_page_leaves_no_approval(example: Example) -> None:
     printed = example("08_approvals.py", lambda messages: "No.")
     assert printed.count("there is nothing to ask about, the model sent nothing: No.") == 2
     assert "named by me: No.  Answered" in printed

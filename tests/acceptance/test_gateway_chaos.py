@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.gateway_storm import MARK, Follower, House, Model, Platform, Poster, Talker, ask, kind_of, until
+from support.gateway_chaos import MARK, Follower, Model, Platform, Poster, ServerRestarts, Talker, ask, kind_of, until
 
 from mainstay.core.events import Received, Steered, TurnEnded, TurnResumed, TurnStarted
 from mainstay.core.journal import Record
@@ -35,31 +35,31 @@ async def running(*works: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 
 @pytest.mark.timeout(300 + 20 * KILLS)
-async def test_a_server_that_is_killed_again_and_again_loses_nothing_and_says_nothing_twice(tmp_path: Path) -> None:
+async def test_a_server_that_is_killed_repeatedly_loses_nothing_and_posts_nothing_twice(tmp_path: Path) -> None:
     chance = random.Random(7)
-    async with Model() as model, Platform() as platform, House(tmp_path, model, platform) as house:
-        talkers = [Talker(house.port, f"s{n}") for n in range(SESSIONS)]
-        followers = [Follower(house.port, one.session) for one in talkers]
-        posters = [Poster(house.port, f"room{n}", platform) for n in range(ROOMS)]
+    async with Model() as model, Platform() as platform, ServerRestarts(tmp_path, model, platform) as server:
+        talkers = [Talker(server.port, f"s{n}") for n in range(SESSIONS)]
+        followers = [Follower(server.port, one.session) for one in talkers]
+        posters = [Poster(server.port, f"room{n}", platform) for n in range(ROOMS)]
         async with running(*(one.run() for one in followers)):
             async with running(*(one.run() for one in (*talkers, *posters))) as saying:
                 for _ in range(KILLS):
                     await asyncio.sleep(chance.uniform(0.2, 1.0))  # at any moment of what is going on
-                    await house.end()
-                    await house.start()
+                    await server.end()
+                    await server.start()
                 for one in (*talkers, *posters):
                     one.stopping = True
                 await asyncio.wait_for(asyncio.gather(*saying), 60)
-            await house.settled()
+            await server.settled()
             marks = [mark for one in posters for mark in one.taken]
-            await until(lambda: len(platform.shown) >= len(marks), lambda: house.said)
-            told = {one.session: await house.events(one.session) for one in talkers}
+            await until(lambda: len(platform.shown) >= len(marks), lambda: server.said)
+            told = {one.session: await server.events(one.session) for one in talkers}
             for one in followers:
-                await until(lambda one=one: len(one.heard) >= len(told[one.session]), lambda: house.said)  # type: ignore[misc]
-        await house.settled()
-        assert await house.end(signal.SIGTERM) == 0
+                await until(lambda one=one: len(one.heard) >= len(told[one.session]), lambda: server.said)  # type: ignore[misc]
+        await server.settled()
+        assert await server.end(signal.SIGTERM) == 0
         for talker, follower in zip(talkers, followers, strict=True):
-            records = await house.journal(talker.session)
+            records = await server.journal(talker.session)
             check_turns(records, talker.taken)
             assert told[talker.session] == [(one.seq, kind_of(one)) for one in records]
             assert follower.heard == told[talker.session]
@@ -75,7 +75,7 @@ async def test_a_server_that_is_killed_again_and_again_loses_nothing_and_says_no
 
 
 def check_turns(records: list[Record], taken: list[str]) -> None:
-    """Whatever was taken is there once, and was answered in one turn that ended."""
+    """Every accepted prompt is there once, and was answered in one turn that ended."""
     received = {one.event.id: one.seq for one in records if isinstance(one.event, Received)}
     assert [one.event.id for one in records if isinstance(one.event, Received)] == list(received), "one came twice"
     ended = [one.event.turn for one in records if isinstance(one.event, TurnEnded)]
@@ -92,7 +92,7 @@ def _takes(record: Record, seq: int) -> bool:
 
 
 def turn_of(records: list[Record], id: str) -> list[tuple[int, str]]:
-    """From a prompt to the end of its turn, without what is another's."""
+    """From a prompt to the end of its turn, without events of other turns."""
     begin = next(one.seq for one in records if isinstance(one.event, Received) and one.event.id == id)
     turn = next(one.event.turn for one in records if _takes(one, begin))
     end = next(one.seq for one in records if isinstance(one.event, TurnEnded) and one.event.turn == turn)
@@ -101,25 +101,25 @@ def turn_of(records: list[Record], id: str) -> list[tuple[int, str]]:
 
 async def test_sigterm_lets_short_turns_end_and_the_next_start_ends_the_long_ones_once(tmp_path: Path) -> None:
     """F47: drained, or parked and taken up."""
-    async with Model() as model, House(tmp_path, model, drain_s=2.5) as house:
-        slow = [Talker(house.port, f"slow{n}") for n in range(4)]
-        quick = [Talker(house.port, f"quick{n}") for n in range(4)]
+    async with Model() as model, ServerRestarts(tmp_path, model, drain_s=2.5) as server:
+        slow = [Talker(server.port, f"slow{n}") for n in range(4)]
+        quick = [Talker(server.port, f"quick{n}") for n in range(4)]
         model.pause_s = 0.02
         works = (*(one.stream(1, "slowly") for one in slow), *(one.stream(1) for one in quick))
         async with running(*works) as hearing:
-            await until(lambda: model.asked == len(works), lambda: house.said)
-            code = await house.end(signal.SIGTERM)
+            await until(lambda: model.asked == len(works), lambda: server.said)
+            code = await server.end(signal.SIGTERM)
             assert code == 0
             assert all(one.done() for one in hearing[len(slow) :])
             assert not any(one.done() for one in hearing[: len(slow)])
             assert [one.broken for one in quick] == [0] * len(quick)
             model.pause_s = 0.001
-            await house.start()
+            await server.start()
             await asyncio.wait_for(asyncio.gather(*hearing), 60)
-        await house.settled()
-        await house.end(signal.SIGTERM)
+        await server.settled()
+        await server.end(signal.SIGTERM)
         for talker in (*slow, *quick):
-            records = await house.journal(talker.session)
+            records = await server.journal(talker.session)
             check_turns(records, talker.taken)
             assert talker.heard["p1"] == turn_of(records, "p1")
             assert any(isinstance(one.event, TurnResumed) for one in records) == (talker in slow)
@@ -127,32 +127,32 @@ async def test_sigterm_lets_short_turns_end_and_the_next_start_ends_the_long_one
 
 async def test_sighup_under_load_drops_nothing_and_a_broken_configuration_changes_nothing(tmp_path: Path) -> None:
     """F47."""
-    async with Model() as model, House(tmp_path, model) as house, AsyncExitStack() as stack:
-        talkers = [Talker(house.port, f"s{n}") for n in range(SESSIONS)]
+    async with Model() as model, ServerRestarts(tmp_path, model) as server, AsyncExitStack() as stack:
+        talkers = [Talker(server.port, f"s{n}") for n in range(SESSIONS)]
         saying = await stack.enter_async_context(running(*(one.run() for one in talkers)))
 
         async def told(sentence: str) -> str:
-            """What somebody new hears, once the signal was heard."""
-            before = house.said.count(sentence)
-            house.send(signal.SIGHUP)
-            await until(lambda: house.said.count(sentence) > before, lambda: house.said)
+            """The answer to a new client, once the signal was handled."""
+            before = server.said.count(sentence)
+            server.send(signal.SIGHUP)
+            await until(lambda: server.said.count(sentence) > before, lambda: server.said)
             name = f"new{model.asked}"
-            _, found = await ask(house.port, f"POST /api/sessions/{name}/prompt", {"text": f"say #{name}-1"})
+            _, found = await ask(server.port, f"POST /api/sessions/{name}/prompt", {"text": f"say #{name}-1"})
             return str(found["text"])
 
         await until(lambda: all(len(one.taken) > 1 for one in talkers))
         for who in ("Be kind.", "Be bold."):
-            house.configure(who)
+            server.configure(who)
             assert (await told("the configuration was reloaded; changed: workspace default")).startswith(f"[{who}]")
-        house.configure("Be broken.", more="limits: {no_such_limit: 1}")
+        server.configure("Be broken.", more="limits: {no_such_limit: 1}")
         assert (await told("the configuration was not reloaded")).startswith("[Be bold.]")
         for one in talkers:
             one.stopping = True
         await asyncio.wait_for(asyncio.gather(*saying), 60)
         assert [one.broken for one in talkers] == [0] * SESSIONS
-        await house.settled()
-        assert await house.end(signal.SIGTERM) == 0
+        await server.settled()
+        assert await server.end(signal.SIGTERM) == 0
         for one in talkers:
-            records = await house.journal(one.session)
+            records = await server.journal(one.session)
             check_turns(records, one.taken)
             assert not any(isinstance(found.event, TurnResumed) for found in records)

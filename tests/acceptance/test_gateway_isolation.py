@@ -1,8 +1,8 @@
-"""F41, F43: what is red's is reached by nobody else, through any door of the gateway.
+"""F41, F43: no other person reaches data of the workspace red through any interface of the gateway.
 
-The doors are taken from the tables that they are made of (routes, operations, methods, commands, tools): a new one is
-tried without anybody remembering it, or a test here says that nobody knows how to try it. Whoever tries is somebody of
-another workspace in every role, somebody else of the same one, or nobody at all, with names and ids of red's, guessed
+The interfaces are read from their tables (routes, operations, methods, commands, tools): a new entry is
+tested automatically, or a test here fails because it has no entry. The caller is a person of
+another workspace in every role, another person of the same one, or unauthenticated, with names and ids of red, guessed
 or known, and with everything that might pass for them.
 """
 
@@ -32,20 +32,20 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from mcp import Client
 from starlette.routing import Mount, Route, WebSocketRoute
 from support.operations_world import grpc_message
-from support.two_houses import (
+from support.two_workspaces import (
     ALL,
     HOLDS_S,
     RED,
     WHOLE,
     Answer,
-    House,
-    Known,
+    LeakedIds,
+    WorkspacesRig,
     calling,
-    fill,
-    housing,
+    fill_workspaces,
     leaks,
     on_disk,
     people,
+    serving_workspaces,
 )
 
 from mainstay.agent.home_paths import connectable_path
@@ -53,12 +53,12 @@ from mainstay.core import protobuf
 from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent
 from mainstay.operations import people as people_operations
 from mainstay.operations import sessions, triggers, turns
-from mainstay.operations.entry import OperationEntry
 from mainstay.operations.operation import Operation
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import entries_for
 from mainstay.server import websocket
 from mainstay.server.grpc import operations_schema
-from mainstay.server.grpc.messages import METHODS, SERVICE, AgentMethod
+from mainstay.server.grpc.message_types import METHODS, SERVICE, AgentMethod
 from mainstay.server.health import PublicJsonEndpoint
 from mainstay.server.http_operations import OperationCodec, OperationRoutes
 from mainstay.server.mcp_server import McpServer
@@ -79,71 +79,98 @@ OPERATIONS = [  # what one of them pauses, the last activates again: prompts wou
 
 
 class Scene(msgspec.Struct):
-    house: House
-    known: Known
+    rig: WorkspacesRig
+    known: LeakedIds
 
 
 @asynccontextmanager
-async def furnished(home: Path) -> AsyncIterator[Scene]:
-    async with housing(home) as house:
-        await people(house)
-        known = await fill(house)
-        await keys(house)
-        yield Scene(house, known)
+async def serving_scene(home: Path) -> AsyncIterator[Scene]:
+    async with serving_workspaces(home) as rig:
+        await people(rig)
+        known = await fill_workspaces(rig)
+        await keys(rig)
+        yield Scene(rig, known)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with furnished(tmp_path_factory.mktemp("houses")) as made:
+    async with serving_scene(tmp_path_factory.mktemp("houses")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def compared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """One in which other tests have made no sessions with names of red's: they would tell a name from its twin."""
-    async with furnished(tmp_path_factory.mktemp("compared")) as made:
+    async with serving_scene(tmp_path_factory.mktemp("compared")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def claimed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """One in which people say themselves what red's agent has answered: it is in their own sessions then."""
-    async with furnished(tmp_path_factory.mktemp("claimed")) as made:
+    async with serving_scene(tmp_path_factory.mktemp("claimed")) as made:
         yield made
 
 
-async def keys(house: House) -> None:
+async def keys(rig: WorkspacesRig) -> None:
     """Some that may less than their holders, and some that may nothing any more."""
-    known = house.service.people
-    await house.key("bos", "blue", ("chat",), "chatty")
-    await house.key("bos", "blue", ("read",), "reader")
+    known = rig.service.people
+    await rig.key("bos", "blue", ("chat",), "chatty")
+    await rig.key("bos", "blue", ("read",), "reader")
     for name in ("revoked", "removed", "withdrawn", "expired"):
-        await house.person(f"{name}.p", "admin", "red")
-        await house.key(f"{name}.p", "red", ALL, name)
+        await rig.person(f"{name}.p", "admin", "red")
+        await rig.key(f"{name}.p", "red", ALL, name)
     token, kept = await known.create_key("expired.p", "red", scopes=ALL, expires=known._clock.now_ms() + 50)
-    house.keys["expired"] = token
-    await known.revoke_key(house.keys["revoked"].split("_")[1])
+    rig.keys["expired"] = token
+    await known.revoke_key(rig.keys["revoked"].split("_")[1])
     await known.remove_person("removed.p")
     await known.withdraw_role("withdrawn.p", "red")
-    house.keys |= {"nobody": "", "garbage": "ms_" + "a" * 12 + "_" + "A" * 40}
+    rig.keys |= {"nobody": "", "garbage": "ms_" + "a" * 12 + "_" + "A" * 40}
     async with asyncio.timeout(HOLDS_S):
         while known.is_usable(kept):
             await asyncio.sleep(0.01)
 
 
-def twin(name: str) -> str:
-    """Of the same shape, and nobody's."""
+def unknown_name(name: str) -> str:
+    """Of the same shape, and unknown."""
     return "".join(chr((ord(c) - 97 + 13) % 26 + 97) if "a" <= c <= "z" else c for c in name)
 
 
-def names(known: Known) -> list[str]:
-    """Whatever one could say instead of a name to get at red's."""
-    desk = next(one for one in known.sessions if one.endswith(RED["session"]))
+def names(known: LeakedIds) -> list[str]:
+    """Everything one could send instead of a name to reach red's."""
+    session_key = next(one for one in known.sessions if one.endswith(RED["session"]))
     tricks = [
-        *(f"red:{desk}", f"red/{desk}", f"../red/{desk}", f"..\\red\\{desk}", f"workspaces/red/{desk}"),
-        *(desk.upper(), desk.replace("ann", "\u0430nn"), desk.replace(":", "\uff1a"), f"{desk} ", f"{desk}\u200b"),
-        *(quote(desk, safe=""), quote(quote(desk, safe=""), safe=""), f"{desk}#1", f"{desk}/call_2_1_0", f"{desk}/1"),
-        *("user:ann", "main", "agent:web:ann:fire", f"{desk}' OR 1=1 --", "%", "*", "x" * 600, f"{desk}\0"),
+        *(
+            f"red:{session_key}",
+            f"red/{session_key}",
+            f"../red/{session_key}",
+            f"..\\red\\{session_key}",
+            f"workspaces/red/{session_key}",
+        ),
+        *(
+            session_key.upper(),
+            session_key.replace("ann", "\u0430nn"),
+            session_key.replace(":", "\uff1a"),
+            f"{session_key} ",
+            f"{session_key}\u200b",
+        ),
+        *(
+            quote(session_key, safe=""),
+            quote(quote(session_key, safe=""), safe=""),
+            f"{session_key}#1",
+            f"{session_key}/call_2_1_0",
+            f"{session_key}/1",
+        ),
+        *(
+            "user:ann",
+            "main",
+            "agent:web:ann:fire",
+            f"{session_key}' OR 1=1 --",
+            "%",
+            "*",
+            "x" * 600,
+            f"{session_key}\0",
+        ),
     ]
     return [*known.ids, *tricks]
 
@@ -152,7 +179,7 @@ def sampled(given: Sequence[str], seed: str, count: int) -> list[str]:
     return list(given) if len(given) <= count else random.Random(seed).sample(list(given), count)
 
 
-def tried(known: Known, operation: OperationCodec, who: str) -> list[str]:
+def tried(known: LeakedIds, operation: OperationCodec, who: str) -> list[str]:
     """The real name of what this operation is about, and some others."""
     path = operation.route.path.replace("/pause", "/activate")
     real = getattr(known, path.split("/")[2], ())[-1:]
@@ -182,7 +209,7 @@ BODIES: dict[type[Operation[Any]], list[dict[str, Any]]] = {
 
 
 def bodies(operation: OperationCodec) -> list[Any]:
-    """What an operation can be asked with. Those that nobody thought of here are asked with names in every place."""
+    """What an operation can be asked with. Those without an entry here are called with names in every place."""
     if not operation.has_body:
         return [None]
     fields = msgspec.structs.fields(operation.rest_type)
@@ -231,7 +258,7 @@ def requests(operation: OperationCodec, name: str) -> Iterator[tuple[str, str, A
         yield operation.route.method, paths(operation, name), filled(body, name), headers
 
 
-def told_alike(one: Answer, other: Answer, name: str, instead: str) -> bool:
+def same_answer(one: Answer, other: Answer, name: str, instead: str) -> bool:
     """The same words, whichever name they are about."""
     return _plain(one, name) == _plain(other, instead)
 
@@ -239,66 +266,74 @@ def told_alike(one: Answer, other: Answer, name: str, instead: str) -> bool:
 def _plain(answer: Answer, name: str) -> str:
     streamed = answer.headers.get("content-type", "").startswith("text/event-stream")
     told = Answer(answer.status, answer.headers, b"" if streamed else answer.body).told  # how far it came varies
-    for short in (name, name[:80], name[:40]):
+    for short in (name, name.strip(" \0"), name[:80], name[:40]):
         for written in (short, repr(short)[1:-1], quote(short, safe="")):
             for one in (json.dumps(written)[1:-1], written):
                 told = re.sub(rf"(?<![A-Za-z]){re.escape(one)}(?![A-Za-z])", "NAME", told)
     told = re.sub(r"\b[0-9a-f]{32}\b", "TRACE", told)  # a digest of the name, among others
     told = re.sub(r"\bm[0-9a-f]{10}\b", "MEMORY", told)
+    told = re.sub(r"\b[0-9a-f]{16}\b", "SPAN", told)
+    told = re.sub(r"\b1[0-9]{18}\b", "NOW", told)  # ns
+    told = re.sub(r"\b20[0-9-]{8}T[0-9:.]{12}\b", "NOW", told)  # a line of an export
     return re.sub(r"copy-[0-9]+", "COPY", re.sub(r"\b1[0-9]{12}\b", "NOW", told))  # ms
 
 
 @pytest.mark.parametrize("who", [*OTHERS, *INSIDERS])
-async def test_f41_whoever_names_nothing_of_reds_hears_nothing_of_it(scene: Scene, who: str) -> None:
-    """Lists, searches and streams, and whatever is said to somebody who only talks to their own agent."""
-    house, key = scene.house, scene.house.keys[who]
+async def test_f41_a_request_that_names_nothing_of_red_returns_nothing_of_red(scene: Scene, who: str) -> None:
+    """Lists, searches and streams, and all answers to a person who only uses their own agent."""
+    rig, key = scene.rig, scene.rig.keys[who]
     for operation in OPERATIONS:
         for method, path, body, headers in requests(operation, "mine"):
-            got = await house.ask(method, path, body, key=key, headers=headers)
+            got = await rig.ask(method, path, body, key=key, headers=headers)
             assert leaks(got.told) <= common(who), (method, path, got.told)
     for query in ("keeps bees", "the word is", "a line of it", "so it is", "by the way", "between us", "burn"):
-        got = await house.ask("GET", f"/api/memory/search?k=100&q={quote(query)}", key=key)
+        got = await rig.ask("GET", f"/api/memory/search?k=100&q={quote(query)}", key=key)
         assert leaks(got.told) <= common(who), got.told
 
 
 def common(who: str) -> set[str]:
-    """What everybody in red hears: their agent says it to them, and knows the workspace's skills."""
+    """What every person in red reads: their agent tells them, and knows the workspace's skills."""
     return {"answer", "skill"} if who in INSIDERS else set()
 
 
 @pytest.mark.parametrize("who", [*OTHERS, *INSIDERS])
-async def test_f41_what_is_anothers_is_told_and_changed_no_more_than_what_never_was(compared: Scene, who: str) -> None:
-    house, key = compared.house, compared.house.keys[who]
+async def test_f41_another_persons_data_is_answered_like_data_that_does_not_exist(compared: Scene, who: str) -> None:
+    rig, key = compared.rig, compared.rig.keys[who]
     own = (f"web:{who}:",)
-    before = await house.journal(but=own)
+    before = await rig.journal(but=own)
     said = leaks(*names(compared.known)) | common(who)
     for operation in OPERATIONS:
         for name in tried(compared.known, operation, who):
             for (method, path, body, headers), (_, never, instead, _) in zip(
-                requests(operation, name), requests(operation, twin(name)), strict=True
+                requests(operation, name), requests(operation, unknown_name(name)), strict=True
             ):
-                got = await house.ask(method, path, body, key=key, headers=headers)
+                got = await rig.ask(method, path, body, key=key, headers=headers)
                 assert got.status < 500, (method, path, got.body)
                 assert leaks(got.told) <= said, (method, path, got.told)
                 if (path, body) != (never, instead):
-                    same = await house.ask(method, never, instead, key=key, headers=headers)
-                    assert told_alike(got, same, name, twin(name)), (method, path, got.told, same.told)
-    await house.settled()
-    assert await house.journal(but=own) == before
-    assert not house.burnt
+                    same = await rig.ask(method, never, instead, key=key, headers=headers)
+                    if name == who:  # a session of one's own with one's own name, which is also its person
+                        same = Answer(same.status, same.headers, same.body.replace(f'"{who}"'.encode(), b'"NAME"'))
+                    assert same_answer(got, same, name, unknown_name(name)), (method, path, got.told, same.told)
+    await rig.settled()
+    assert await rig.journal(but=own) == before
+    assert not rig.burnt
 
 
 # --- HTTP: every route, and those who may nowhere --------------------------------------------------
 
 
-def v1(known: Known) -> Iterator[tuple[str, str, Any]]:
+def v1(known: LeakedIds) -> Iterator[tuple[str, str, Any]]:
     """What can be said to the other API, with everything of Ann's in every place for it."""
-    desk, said = next(one for one in known.sessions if one.endswith(RED["session"])), {"role": "user", "content": "hi"}
+    session_key, said = (
+        next(one for one in known.sessions if one.endswith(RED["session"])),
+        {"role": "user", "content": "hi"},
+    )
     told = [said, {"role": "assistant", "content": f"So it is: {RED['answer']}."}, said]
     for model in ("mainstay", "mainstay/red", "red", RED["room"]):
         yield "POST", "/v1/chat/completions", {"model": model, "messages": [said]}
         yield "GET", f"/v1/models/{model}", None
-    for session in (desk, desk.rpartition(":")[2], "client"):
+    for session in (session_key, session_key.rpartition(":")[2], "client"):
         call = {"type": "function_call_output", "call_id": "call_1_1_0", "output": "x"}
         yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": told, "session_id": session}
         yield "POST", "/v1/chat/completions", {"model": "mainstay", "messages": [said], "user": session}
@@ -322,13 +357,13 @@ V1_ROUTES = {
     "/v1/models/{model:path}",
     "/metrics",
 }
-OPEN = {"/healthz", "/readyz", "/openapi.json"}  # for anybody: nothing of anybody's
-SIGNED = {"/hooks", "/channels"}  # whoever is there has signed what they say
+OPEN = {"/healthz", "/readyz", "/openapi.json"}  # public: it holds no data of a person
+SIGNED = {"/hooks", "/channels"}  # every caller there has signed the request
 
 
-async def test_f41_every_route_of_the_server_is_tried_here(scene: Scene) -> None:
-    """A route that is not in one of these tables is one that nobody has tried to cross by."""
-    service = scene.house.service
+async def test_f41_every_route_of_the_server_is_tested_here(scene: Scene) -> None:
+    """A route that is not in one of these tables is not tested for isolation."""
+    service = scene.rig.service
     with socket.socket() as at:
         at.bind(("127.0.0.1", 0))
         app = _create_http_app(service, service.config.server, at)
@@ -351,65 +386,65 @@ async def test_f41_every_route_of_the_server_is_tried_here(scene: Scene) -> None
     patterns = [re.sub(r"\{[^}]*\}", ".+", route) for route in V1_ROUTES]
     tried = [path for _, path, _ in v1(scene.known)]
     assert all(any(re.fullmatch(one, path) for path in tried) for one in patterns)
-    described = (await scene.house.ask("GET", "/openapi.json")).json["paths"]
+    described = (await scene.rig.ask("GET", "/openapi.json")).json["paths"]
     assert {f"{method.upper()} {path}" for path, methods in described.items() for method in methods} == (
         found["operations"] | {"GET /healthz", "GET /readyz"}
     )
 
 
 @pytest.mark.parametrize("who", NOBODY)
-async def test_f41_f43_who_has_no_key_that_is_good_is_told_so_and_nothing_else(scene: Scene, who: str) -> None:
-    house = scene.house
-    before = await house.journal()
+async def test_f41_f43_a_caller_without_a_valid_key_is_told_so_and_nothing_else(scene: Scene, who: str) -> None:
+    rig = scene.rig
+    before = await rig.journal()
     told: set[str] = set()
     for operation in OPERATIONS:
         name = tried(scene.known, operation, who)[0]
         for method, path, body, headers in requests(operation, name):
             for more in ({}, {"X-Workspace": "red"}):
-                got = await house.ask(method, path, body, key=house.keys[who], headers={**headers, **more})
+                got = await rig.ask(method, path, body, key=rig.keys[who], headers={**headers, **more})
                 told.add(f"{got.status} {got.body.decode()}")
     for method, path, body in v1(scene.known):
-        got = await house.ask(method, path, body, key=house.keys[who])
+        got = await rig.ask(method, path, body, key=rig.keys[who])
         assert got.status == 401, (method, path, got.body)
         assert not leaks(got.told)
     assert len(told) == 1, told
     assert next(iter(told)).startswith("401 ")
     for path in OPEN:
-        assert not leaks((await house.ask("GET", path, key=house.keys[who])).told)
+        assert not leaks((await rig.ask("GET", path, key=rig.keys[who])).told)
     with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
-        await house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys[who] or 'x'}"])
-    assert await house.journal() == before
+        await rig.browser.ws_connect(f"{rig.url}/api/ws", protocols=[f"bearer.{rig.keys[who] or 'x'}"])
+    assert await rig.journal() == before
 
 
 @pytest.mark.parametrize("who", ["bos", "bea", "bob"])
 async def test_f41_nothing_of_anns_is_continued_by_the_other_api(claimed: Scene, who: str) -> None:
-    house, key = claimed.house, claimed.house.keys[who]
+    rig, key = claimed.rig, claimed.rig.keys[who]
     own = (f"web:{who}:",)
-    before = await house.journal(but=own)
+    before = await rig.journal(but=own)
     said = leaks(*claimed.known.ids) | common(who)
     for method, path, body in v1(claimed.known):
-        got = await house.ask(method, path, body, key=key)
+        got = await rig.ask(method, path, body, key=key)
         assert got.status < 500
         assert leaks(got.told) <= said, (method, path, got.told)
         if body and "previous_response_id" in body:
             assert (got.status, got.json["error"]["code"]) == (404, "response_not_found")
     for header in ("web:ann:client", "../red/client", "client"):
         body = {"model": "mainstay", "messages": [{"role": "user", "content": "what did I say?"}]}
-        got = await house.ask("POST", "/v1/chat/completions", body, key=key, headers={"X-Session": header})
+        got = await rig.ask("POST", "/v1/chat/completions", body, key=key, headers={"X-Session": header})
         assert leaks(got.told) <= said
     for name in ("red", "RED", "red ", "../red", "default", "nowhere"):
         for path in ("/api/me", "/v1/models"):
-            got = await house.ask("GET", path, key=key, headers={"X-Workspace": name})
+            got = await rig.ask("GET", path, key=key, headers={"X-Workspace": name})
             assert got.status == (200 if name.strip() == "red" and who == "bob" else 403), (name, got.told)
             assert "is for another workspace" in got.told or got.status == 200
-    await house.settled()
-    assert await house.journal(but=own) == before
+    await rig.settled()
+    assert await rig.journal(but=own) == before
 
 
 # --- WebSocket -----------------------------------------------------------------------------------
 
 
-def wishes(name: str) -> Iterator[dict[str, Any]]:
+def websocket_commands(name: str) -> Iterator[dict[str, Any]]:
     """One of each kind that the socket understands, with a name wherever a session is meant."""
     for kind in get_args(websocket.WebSocketCommand):
         made: dict[str, Any] = {"do": kind.__struct_config__.tag, "session": name}
@@ -420,24 +455,24 @@ def wishes(name: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("who", ["bos", "bea", "gil", "bob"])
-async def test_f41_a_socket_tells_nothing_of_anothers(scene: Scene, who: str) -> None:
-    house = scene.house
+async def test_f41_a_websocket_reveals_nothing_of_another_persons_sessions(scene: Scene, who: str) -> None:
+    rig = scene.rig
     own = (f"web:{who}:",)
-    before = await house.journal(but=own)
+    before = await rig.journal(but=own)
     said = leaks(*names(scene.known)) | common(who)
-    kinds = {one["do"] for one in wishes("x")}
+    kinds = {one["do"] for one in websocket_commands("x")}
     assert kinds == {kind.__struct_config__.tag for kind in get_args(websocket.WebSocketCommand)}
-    async with house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys[who]}"]) as ws:
+    async with rig.browser.ws_connect(f"{rig.url}/api/ws", protocols=[f"bearer.{rig.keys[who]}"]) as ws:
         for name in [scene.known.sessions[-1], *sampled(names(scene.known), who, NAMES_TRIED)]:
-            for wish in wishes(name):
+            for wish in websocket_commands(name):
                 await ws.send_json(wish)
         await ws.send_json({"do": "approve", "id": scene.known.approvals[0]})
         await ws.send_json({"do": "follow", "session": 7})
         heard = await everything(ws)
     assert len(heard) > 3
     assert leaks(*heard) <= said, heard
-    await house.settled()
-    assert await house.journal(but=own) == before
+    await rig.settled()
+    assert await rig.journal(but=own) == before
 
 
 async def everything(ws: aiohttp.ClientWebSocketResponse) -> list[str]:
@@ -468,7 +503,7 @@ def calls(method: AgentMethod, name: str) -> Iterator[msgspec.Struct]:
 
 
 async def called(channel: grpc.aio.Channel, method: AgentMethod, request: msgspec.Struct, metadata: Any) -> str:
-    """All that whoever calls has of it."""
+    """Everything that the caller gets of it."""
     kind = channel.unary_stream if method.is_stream else channel.unary_unary
     call = kind(f"/{SERVICE}/{method.name}")(protobuf.encode(request), metadata=metadata, timeout=HOLDS_S)
     try:
@@ -479,13 +514,13 @@ async def called(channel: grpc.aio.Channel, method: AgentMethod, request: msgspe
 
 
 @pytest.mark.parametrize("who", ["bos", "bea", "gil", "bob", *NOBODY])
-async def test_f41_no_method_of_grpc_tells_or_changes_anything_of_anothers(scene: Scene, who: str) -> None:
-    house = scene.house
+async def test_f41_no_grpc_method_reveals_or_changes_anything_of_another_person(scene: Scene, who: str) -> None:
+    rig = scene.rig
     own = (f"web:{who}:",)
-    before = await house.journal(but=own)
+    before = await rig.journal(but=own)
     said = leaks(*names(scene.known)) | common(who)
-    metadata = (("authorization", f"Bearer {house.keys[who]}"),) if house.keys[who] else ()
-    async with grpc.aio.insecure_channel(house.grpc) as channel:
+    metadata = (("authorization", f"Bearer {rig.keys[who]}"),) if rig.keys[who] else ()
+    async with grpc.aio.insecure_channel(rig.grpc) as channel:
         for method in METHODS:
             for name in [scene.known.sessions[-1], *sampled(names(scene.known), who + method.name, 2)]:
                 for request in calls(method, name):
@@ -499,8 +534,8 @@ async def test_f41_no_method_of_grpc_tells_or_changes_anything_of_anothers(scene
         reflected = await called_reflection(channel, metadata)
         assert not leaks(reflected)
         assert ("UNAUTHENTICATED" in reflected) == (who in NOBODY)
-    await house.settled()
-    assert await house.journal(but=own) == before
+    await rig.settled()
+    assert await rig.journal(but=own) == before
 
 
 def asked_over_grpc(operation: OperationCodec, name: str) -> Iterator[bytes]:
@@ -509,7 +544,7 @@ def asked_over_grpc(operation: OperationCodec, name: str) -> Iterator[bytes]:
     fields = msgspec.structs.fields(operation.rest_type)
     query = {field.encode_name: made for field in fields if (made := value(field.type)) is not None}
     for body in bodies(operation) if operation.has_body else [query]:
-        message = grpc_message(f"{operation.entry.name}Request")()
+        message = grpc_message(operations_schema.request_name(operation.entry))()
         given = {**named_fields, **filled(body, name)}
         yield json_format.ParseDict(given, message, ignore_unknown_fields=False).SerializeToString()
 
@@ -534,20 +569,20 @@ async def called_operation(
 
 
 @pytest.mark.parametrize("who", ["bos", "bea", "gil", "bob", *NOBODY])
-async def test_f41_no_operation_over_grpc_tells_or_changes_anything_of_anothers(scene: Scene, who: str) -> None:
-    house = scene.house
+async def test_f41_no_operation_over_grpc_reveals_or_changes_anything_of_another_person(scene: Scene, who: str) -> None:
+    rig = scene.rig
     own = (f"web:{who}:",)
-    before = await house.journal(but=own)
+    before = await rig.journal(but=own)
     said = leaks(*names(scene.known)) | common(who)
-    metadata = (("authorization", f"Bearer {house.keys[who]}"),) if house.keys[who] else ()
+    metadata = (("authorization", f"Bearer {rig.keys[who]}"),) if rig.keys[who] else ()
     over_grpc = {entry.request for entry in operations_schema.list_entries()}
-    async with grpc.aio.insecure_channel(house.grpc) as channel:
+    async with grpc.aio.insecure_channel(rig.grpc) as channel:
         for operation in (one for one in OPERATIONS if one.entry.request in over_grpc):
             for name in tried(scene.known, operation, who):
                 if not 0 < len(name) <= 512:
                     continue
                 for request in asked_over_grpc(operation, name):
-                    methods = [(operation.entry.name, False)]
+                    methods = [(operation.entry.name, False)] if not operation.entry.is_stream_only else []
                     if operation.entry.stream is not None:
                         methods.append((f"{operations_schema.STREAM_PREFIX}{operation.entry.name}", True))
                     for method, streams in methods:
@@ -555,8 +590,8 @@ async def test_f41_no_operation_over_grpc_tells_or_changes_anything_of_anothers(
                         assert leaks(told) <= said, (method, told)
                         assert ("UNAUTHENTICATED" in told) == (who in NOBODY), (method, told)
                         assert "INTERNAL" not in told, (method, told)
-    await house.settled()
-    assert await house.journal(but=own) == before
+    await rig.settled()
+    assert await rig.journal(but=own) == before
 
 
 async def called_reflection(channel: grpc.aio.Channel, metadata: Any) -> str:
@@ -585,9 +620,9 @@ def socket_requests(entry: OperationEntry, name: str, folder: Path) -> Iterator[
         yield {"operation": entry.name, **filled({**missing, **body}, name)}
 
 
-async def asked_on_socket(house: House, request: dict[str, Any], *, stream: bool) -> str:
-    """All that the owner gets who works in the main workspace, where nobody else has named sessions like that."""
-    reader, writer = await asyncio.open_unix_connection(connectable_path(house.home / SOCKET_NAME))
+async def asked_on_socket(rig: WorkspacesRig, request: dict[str, Any], *, stream: bool) -> str:
+    """All that the owner gets who works in the main workspace, where no other person has such sessions."""
+    reader, writer = await asyncio.open_unix_connection(connectable_path(rig.home / SOCKET_NAME))
     received = b""
     try:
         writer.write(json.dumps({"request": request, "workspace": "default", "stream": stream}).encode() + b"\n")
@@ -604,37 +639,37 @@ async def test_f41_no_operation_on_the_socket_tells_or_changes_anything_of_anoth
     scene: Scene, tmp_path: Path
 ) -> None:
     """The owner works in the main workspace. People and triggers are the whole home's: the owner sees all of them."""
-    house, known = scene.house, scene.known
-    before, said = await house.journal(), leaks(*names(known))
+    rig, known = scene.rig, scene.known
+    before, said = await rig.journal(), leaks(*names(known))
     entries = [entry for entry in entries_for("socket") if entry.access != "home" and entry not in triggers.ENTRIES]
     entries.sort(key=lambda entry: entry.request is sessions.ActivateSession)  # what was paused goes on
     assert {entry.request for entry in entries_for("library")} == {entry.request for entry in entries_for("socket")}
     real = [group[-1] for group in (known.sessions, known.approvals, known.memories, known.calls)]
     for entry in entries:
         for request in socket_requests(entry, "mine", tmp_path):
-            got = await asked_on_socket(house, request, stream=False)
+            got = await asked_on_socket(rig, request, stream=False)
             assert not leaks(got), (request, got)
             assert "the request cannot be read" not in got, (request, got)
     for entry in entries:
         for name in dict.fromkeys([*real, *sampled(names(known), entry.name, NAMES_TRIED)]):
             for stream in (False, True) if entry.stream is not None else (False,):
-                both = (socket_requests(entry, one, tmp_path) for one in (name, twin(name)))
+                both = (socket_requests(entry, one, tmp_path) for one in (name, unknown_name(name)))
                 for request, instead in zip(*both, strict=True):
-                    got = await asked_on_socket(house, request, stream=stream)
+                    got = await asked_on_socket(rig, request, stream=stream)
                     assert leaks(got) <= said, (request, got)
                     if request != instead:
-                        same = await asked_on_socket(house, instead, stream=stream)
+                        same = await asked_on_socket(rig, instead, stream=stream)
                         one, other = (Answer(200, {}, b"" if stream else text.encode()) for text in (got, same))
-                        assert told_alike(one, other, name, twin(name)), (request, got, same)
-    await house.settled()
-    assert await house.journal() == before
-    assert not house.burnt
+                        assert same_answer(one, other, name, unknown_name(name)), (request, got, same)
+    await rig.settled()
+    assert await rig.journal() == before
+    assert not rig.burnt
 
 
 async def test_f41_no_tool_over_mcp_tells_or_changes_anything_of_another_workspace(scene: Scene) -> None:
-    house, known = scene.house, scene.known
-    before, said = await house.journal(), leaks(*names(known))
-    offered = McpServer(RemoteAgent(house.home, "green"))  # nobody else works there: it holds what this says
+    rig, known = scene.rig, scene.known
+    before, said = await rig.journal(), leaks(*names(known))
+    offered = McpServer(RemoteAgent(rig.home, "green"))  # no other person works there: it holds what this says
     try:
         async with Client(offered.server) as host:
             tools = (await host.list_tools()).tools
@@ -642,52 +677,52 @@ async def test_f41_no_tool_over_mcp_tells_or_changes_anything_of_another_workspa
             assert len(tools) == len(list(entries_for("mcp")))
             for tool in tools:
                 for name in [known.sessions[-1], *sampled(names(known), tool.name, NAMES_TRIED)]:
-                    got = repr(await host.call_tool(tool.name, wanted(tool.input_schema, name)))
+                    got = repr(await host.call_tool(tool.name, tool_arguments(tool.input_schema, name)))
                     assert leaks(got) <= said, (tool.name, got)
             for query in ("keeps bees", "the word is", "so it is", "between us"):
                 got = repr(await host.call_tool("memory_search", {"query": query, "k": 50}))
                 assert not leaks(got), got
     finally:
         await offered.turns.close()
-    await house.settled()
-    assert await house.journal() == before
+    await rig.settled()
+    assert await rig.journal() == before
 
 
 # --- what may be done within one's own -----------------------------------------------------------
 
 
-async def test_f41_ann_hears_all_of_it_so_that_a_leak_would_be_noticed(scene: Scene) -> None:
-    house, key, admin = scene.house, scene.house.keys["ann"], scene.house.keys["adm"]
+async def test_f41_ann_reads_all_of_it_so_that_a_leak_would_be_noticed(scene: Scene) -> None:
+    rig, key, admin = scene.rig, scene.rig.keys["ann"], scene.rig.keys["adm"]
     name = RED["session"]
-    listed = await house.ask("GET", "/api/sessions", key=key)
-    events = await house.ask("GET", f"/api/sessions/{name}/events", key=key, headers={"Accept": "application/json"})
-    found = await house.ask("GET", "/api/memory/search?q=the+word+is", key=key)
-    waits = await house.ask("GET", "/api/approvals", key=key)
+    listed = await rig.ask("GET", "/api/sessions", key=key)
+    events = await rig.ask("GET", f"/api/sessions/{name}/events", key=key, headers={"Accept": "application/json"})
+    found = await rig.ask("GET", "/api/memory/search?q=the+word+is", key=key)
+    waits = await rig.ask("GET", "/api/approvals", key=key)
     assert leaks(listed.told, events.told, found.told, waits.told) >= {
         *("session", "title", "message", "answer", "summary", "memory", "file", "approval", "steered"),
     }
-    assert leaks((await house.ask("GET", "/api/triggers", key=admin)).told) >= {"trigger", "triggername"}
-    assert leaks((await house.ask("GET", "/api/sessions?limit=1000", key=admin)).told) >= {"session", "room"}
-    assert leaks(*house.shown("C-red"), *house.shown("D-red")) >= {"delivery", "answer"}
-    assert leaks(*house.models["red"].shown) >= {"rules", "skill", "pinned", "direct"}
-    assert on_disk(house.home) >= set(RED) - {"room"}
+    assert leaks((await rig.ask("GET", "/api/triggers", key=admin)).told) >= {"trigger", "triggername"}
+    assert leaks((await rig.ask("GET", "/api/sessions?limit=1000", key=admin)).told) >= {"session", "room"}
+    assert leaks(*rig.shown("C-red"), *rig.shown("D-red")) >= {"delivery", "answer"}
+    assert leaks(*rig.models["red"].shown) >= {"rules", "skill", "pinned", "direct"}
+    assert on_disk(rig.home) >= set(RED) - {"room"}
 
 
 async def test_f41_a_role_is_what_the_key_may_at_most_and_no_more_once_it_is_less(scene: Scene) -> None:
-    """Also for whoever is connected already."""
-    house, known = scene.house, scene.house.service.people
-    await house.person("max", "admin", "red")
-    await house.key("max", "red", ALL)
-    desk = f"web:ann:{RED['session']}"
-    async with house.browser.ws_connect(f"{house.url}/api/ws", protocols=[f"bearer.{house.keys['max']}"]) as ws:
-        await ws.send_json({"do": "follow", "session": desk})
+    """Also for clients that are connected already."""
+    rig, known = scene.rig, scene.rig.service.people
+    await rig.person("max", "admin", "red")
+    await rig.key("max", "red", ALL)
+    session_key = f"web:ann:{RED['session']}"
+    async with rig.browser.ws_connect(f"{rig.url}/api/ws", protocols=[f"bearer.{rig.keys['max']}"]) as ws:
+        await ws.send_json({"do": "follow", "session": session_key})
         assert "message" in leaks(*await everything(ws))
         await known.grant_role("max", "red", "member")
-        await ws.send_json({"do": "follow", "session": desk, "after": 1})
+        await ws.send_json({"do": "follow", "session": session_key, "after": 1})
         assert not leaks(*await everything(ws))
         assert ws.closed
         assert ws.close_code == 1008
-    got = await house.ask("GET", f"/api/sessions/{quote(desk, safe='')}", key=house.keys["max"])
+    got = await rig.ask("GET", f"/api/sessions/{quote(session_key, safe='')}", key=rig.keys["max"])
     assert got.status == 404
     for method, path, body in (
         ("GET", "/api/triggers", None),
@@ -698,16 +733,16 @@ async def test_f41_a_role_is_what_the_key_may_at_most_and_no_more_once_it_is_les
         ("POST", "/api/keys", {"person": "max", "workspace": "red", "scopes": ["admin"]}),
         ("POST", "/api/people", {"name": "max2", "roles": {"red": "admin"}}),
     ):
-        assert (await house.ask(method, path, body, key=house.keys["max"])).status == 403, path
+        assert (await rig.ask(method, path, body, key=rig.keys["max"])).status == 403, path
 
 
-async def test_f41_who_may_say_yes_and_to_what(scene: Scene) -> None:
+async def test_f41_which_person_may_approve_which_call(scene: Scene) -> None:
     """A guest to nothing, a member in their own sessions, an admin anywhere in the workspace and for good."""
-    house = scene.house
+    rig = scene.rig
     (id,) = scene.known.approvals
 
     async def answered(who: str, id: str, verb: str = "approve", **body: Any) -> int:
-        got = await house.ask("POST", f"/api/approvals/{id}/{verb}", body, key=house.keys[who])
+        got = await rig.ask("POST", f"/api/approvals/{id}/{verb}", body, key=rig.keys[who])
         return got.status
 
     for verb in ("approve", "deny"):
@@ -719,12 +754,12 @@ async def test_f41_who_may_say_yes_and_to_what(scene: Scene) -> None:
             404,
         ]
     assert await answered("ann", id, always=True) == 403
-    assert not house.burnt
+    assert not rig.burnt
     assert await answered("ann", id) == 200
-    await house.settled()
-    assert house.burnt == [RED["approval"]]
+    await rig.settled()
+    assert rig.burnt == [RED["approval"]]
     assert await answered("ann", id) == 404, "once"
-    asked = await house.prompt("gus", "mine", calling(("burn", {"what": "x"})))
+    asked = await rig.prompt("gus", "mine", calling(("burn", {"what": "x"})))
     assert asked["outcome"]["type"] == "Answered", "nobody is asked: a guest has nothing changed"
     for name, arguments in (
         *(("write", {"path": "x", "content": "x"}), ("bash", {"command": "ls"}), ("remember", {"text": "x"})),
@@ -733,22 +768,20 @@ async def test_f41_who_may_say_yes_and_to_what(scene: Scene) -> None:
             ("schedule", {"action": "add", "when": "0 9 1 1 *", "text": "x"}),
         ),
     ):
-        assert (await house.prompt("gus", "mine", calling((name, arguments))))["outcome"]["type"] == "Answered"
+        assert (await rig.prompt("gus", "mine", calling((name, arguments))))["outcome"]["type"] == "Answered"
     json_only = {"Accept": "application/json"}
-    told = (await house.ask("GET", "/api/sessions/mine/events", key=house.keys["gus"], headers=json_only)).json[
-        "events"
-    ]
+    told = (await rig.ask("GET", "/api/sessions/mine/events", key=rig.keys["gus"], headers=json_only)).json["events"]
     results = [one["event"]["result"]["content"] for one in told if one["event"]["type"] == "ToolFinished"]
     assert len(results) == 6
     assert all("Only reading is allowed here" in one for one in results)
-    assert house.burnt == [RED["approval"]]
-    house.burnt.clear()
+    assert rig.burnt == [RED["approval"]]
+    rig.burnt.clear()
 
 
 # --- the agent of another workspace, which obeys -------------------------------------------------
 
 
-def wanted(schema: dict[str, Any], way: str) -> dict[str, Any]:
+def tool_arguments(schema: dict[str, Any], way: str) -> dict[str, Any]:
     """Arguments of a tool, with this in every place for words."""
     made: dict[str, Any] = {}
     for name, field in schema.get("properties", {}).items():
@@ -763,7 +796,7 @@ def wanted(schema: dict[str, Any], way: str) -> dict[str, Any]:
 
 
 def ways(scene: Scene) -> list[str]:
-    red, home = scene.house.home / "workspaces" / "red", scene.house.home
+    red, home = scene.rig.home / "workspaces" / "red", scene.rig.home
     files = [path for path in red.rglob("*") if path.is_file()]
     return [
         *(str(path) for path in sampled(sorted(map(str, files)), "files", 1_000 if WHOLE else 3)),
@@ -774,7 +807,7 @@ def ways(scene: Scene) -> list[str]:
             f"/proc/self/root{home}/gateway.db",
             f"file://{red}/workspace.db",
         ),
-        *(f"{scene.house.url}/api/sessions", "http://[::ffff:127.0.0.1]/", "http://169.254.169.254/"),
+        *(f"{scene.rig.url}/api/sessions", "http://[::ffff:127.0.0.1]/", "http://169.254.169.254/"),
         *scene.known.rooms,
         *(f"chat:{twisted}" for twisted in ("c-red", "C-red ", "\uff23-red", "C-red:m2")),
         *(f"agent:{one}" for one in scene.known.sessions[:2]),
@@ -785,54 +818,56 @@ def ways(scene: Scene) -> list[str]:
 
 @pytest.mark.parametrize("who", ["bos", "gil"])
 async def test_f41_no_tool_reaches_into_another_workspace(scene: Scene, who: str) -> None:
-    """Whatever blue's agent is made to call, with whatever arguments, whoever makes it."""
-    house, model = scene.house, scene.house.models["blue"]
-    before, shown = await house.journal(), len(model.shown)
-    posted = [house.shown(room) for room in ("C-red", "D-red")]
-    await house.prompt(who, "tools", "hello")
+    """Every call of blue's agent, with any arguments, from any person."""
+    rig, model = scene.rig, scene.rig.models["blue"]
+    before, shown = await rig.journal(), len(model.shown)
+    posted = [rig.shown(room) for room in ("C-red", "D-red")]
+    await rig.prompt(who, "tools", "hello")
     assert {"read", "bash", "message", "upload", "search_channel", "memory_search", "result", "spawn"} <= set(
         model.tools
     )
     for name, schema in model.tools.items():
-        tries = [(name, wanted(schema, way)) for way in ways(scene)]
+        tries = [(name, tool_arguments(schema, way)) for way in ways(scene)]
         for number in range(0, len(tries), 10):
-            await house.prompt(who, f"{name}-{number}", calling(*tries[number : number + 10]))
-    await house.settled()
+            await rig.prompt(who, f"{name}-{number}", calling(*tries[number : number + 10]))
+    await rig.settled()
     echoed = leaks(*ways(scene))
     assert leaks(*model.shown[shown:]) <= echoed, "nothing that it did not say itself"
-    assert [house.shown(room) for room in ("C-red", "D-red")] == posted
-    assert not any(RED["room"] in json.dumps(one) and "blue" in json.dumps(one) for one in house.posted)
-    assert await house.journal() == before
+    assert [rig.shown(room) for room in ("C-red", "D-red")] == posted
+    assert not any(RED["room"] in json.dumps(one) and "blue" in json.dumps(one) for one in rig.posted)
+    assert await rig.journal() == before
 
 
-async def test_f41_a_command_on_the_machine_itself_is_approved_by_whoever_runs_it(scene: Scene) -> None:
+async def test_f41_a_command_on_the_machine_itself_is_approved_by_the_user_who_runs_it(scene: Scene) -> None:
     """Without a sandbox it could read what every workspace has."""
-    house, shown = scene.house, len(scene.house.models["blue"].shown)
-    look = calling(("bash", {"command": f"cat {house.home}/gateway.db {house.home}/workspaces/red/workspace.db"}))
+    rig, shown = scene.rig, len(scene.rig.models["blue"].shown)
+    look = calling(("bash", {"command": f"cat {rig.home}/gateway.db {rig.home}/workspaces/red/workspace.db"}))
     for who, others in (("bea", ("bea", "bos")), ("bos", ("bos",))):
         session = f"host-{who}"
-        asked = await house.prompt(who, session, look)
+        asked = await rig.prompt(who, session, look)
         assert asked["outcome"]["type"] == "Paused"
         id = asked["outcome"]["approval"]
         for one in others:
             for body in ({}, {"always": True}, {"input": json.dumps({"command": "id"})}):
-                got = await house.ask("POST", f"/api/approvals/{id}/approve", body, key=house.keys[one])
+                got = await rig.ask("POST", f"/api/approvals/{id}/approve", body, key=rig.keys[one])
                 assert got.status == 403, got.body
-        got = await house.ask("POST", f"/api/approvals/{id}/deny", {}, key=house.keys[who])
+        got = await rig.ask("POST", f"/api/approvals/{id}/deny", {}, key=rig.keys[who])
         assert got.status == 200
-    await house.say("D-blue", look, "bos")
-    await wait_until(lambda: any("May this be done" in one for one in house.shown("D-blue")), "it is asked about")
-    await house.say("D-blue", "/approve", "bos")
-    await wait_until(lambda: any("only the owner may approve" in one for one in house.shown("D-blue")), "they are told")
-    await house.say("D-blue", "/deny", "bos")
-    await house.settled()
-    assert not leaks(*house.models["blue"].shown[shown:])
+    await rig.say("D-blue", look, "bos")
+    await wait_until(lambda: any("May this be done" in one for one in rig.shown("D-blue")), "it is asked about")
+    await rig.say("D-blue", "/approve", "bos")
+    sentence = "only the owner may approve this (`mainstay approval`); it can be denied here"
+    await wait_until(lambda: any(sentence in one for one in rig.shown("D-blue")), "the same sentence as over HTTP")
+    await rig.say("D-blue", "/deny", "bos")
+    await rig.settled()
+    said = leaks(*names(scene.known))  # bos knows them, and other tests had bos write them into blue's memory
+    assert leaks(*rig.models["blue"].shown[shown:]) <= said
 
 
-# --- the door ------------------------------------------------------------------------------------
+# --- authentication -------------------------------------------------------------------------------
 
 
-async def test_f43_without_a_key_only_whoever_is_on_the_machine_is_the_owner(tmp_path: Path) -> None:
+async def test_f43_without_a_key_only_a_caller_on_this_machine_is_the_owner(tmp_path: Path) -> None:
     near = {"Host": "localhost"}
     far: list[dict[str, str]] = [
         {"Host": "evil.example"},
@@ -850,43 +885,43 @@ async def test_f43_without_a_key_only_whoever_is_on_the_machine_is_the_owner(tmp
         {**near, "Authorization": "Basic b3duZXI6"},
         {**near, "X-API-Key": ""},
     ]
-    async with housing(tmp_path, keys="auto") as house:
+    async with serving_workspaces(tmp_path, keys="auto") as rig:
         for headers in ({}, near, {"Host": "127.0.0.1:1"}, {"Host": "[::1]"}, {**near, "Origin": "http://localhost"}):
-            got = await house.ask("GET", "/api/me", headers={**headers, "X-Workspace": "red"})
+            got = await rig.ask("GET", "/api/me", headers={**headers, "X-Workspace": "red"})
             assert (got.status, got.json["person"], got.json["workspace"]) == (200, "", "red"), headers
         for headers in far:
             for method, path, body in (("GET", "/api/sessions", None), ("POST", "/api/people", {"name": "eve"})):
-                got = await house.ask(method, path, body, headers={**headers, "X-Workspace": "red"})
+                got = await rig.ask(method, path, body, headers={**headers, "X-Workspace": "red"})
                 assert got.status in (401, 403), (headers, got.told)
-        assert not house.service.people.list_people()
-        got = await house.ask("POST", "/api/people?key=ms_x", {"name": "eve"})
+        assert not rig.service.people.list_people()
+        got = await rig.ask("POST", "/api/people?key=ms_x", {"name": "eve"})
         assert got.status == 400
 
 
 async def test_f43_commands_that_reach_the_network_do_not_make_an_agent_the_owner(tmp_path: Path) -> None:
     """They come from this very machine, and so a key is needed on it, of whichever workspace they are."""
-    async with housing(tmp_path, keys="auto", blue="{sandbox: {network: true}}") as house:
-        assert (await house.ask("GET", "/api/me")).status == 401
-        assert (await house.ask("GET", "/api/sessions", headers={"X-Workspace": "red"})).status == 401
+    async with serving_workspaces(tmp_path, keys="auto", blue="{sandbox: {network: true}}") as rig:
+        assert (await rig.ask("GET", "/api/me")).status == 401
+        assert (await rig.ask("GET", "/api/sessions", headers={"X-Workspace": "red"})).status == 401
 
 
-async def test_f41_which_workspaces_there_are_and_what_is_wrong_with_one_is_told_to_the_owner_alone(
+async def test_f41_only_the_owner_is_told_the_workspaces_and_their_errors(
     tmp_path: Path,
 ) -> None:
     broken = tmp_path / "workspaces" / RED["session"]
     broken.mkdir(parents=True)
     (broken / "workspace.db").write_bytes(b"no database at all" * 100)
-    async with housing(tmp_path, keys="auto") as house:
-        await house.person("bea", "member", "blue")
-        key = await house.key("bea", "blue", ("chat",))
-        told = await house.ask("GET", "/readyz")
+    async with serving_workspaces(tmp_path, keys="auto") as rig:
+        await rig.person("bea", "member", "blue")
+        key = await rig.key("bea", "blue", ("chat",))
+        told = await rig.ask("GET", "/readyz")
         assert (told.status, leaks(told.told)) == (503, {"session"})
         for path, headers in product(
             ("/readyz", "/healthz", "/openapi.json"),
             ({"Via": "x"}, {"Host": "evil.example"}, {"Origin": "http://x.example"}),
         ):
-            assert not leaks((await house.ask("GET", path, headers=headers)).told), headers
+            assert not leaks((await rig.ask("GET", path, headers=headers)).told), headers
         for path in ("/api/workspaces", "/api/me", "/v1/models", "/readyz?x=1"):
-            got = await house.ask("GET", path, key=key, headers={"Via": "x"})
+            got = await rig.ask("GET", path, key=key, headers={"Via": "x"})
             assert not leaks(got.told), path
-        assert (await house.ask("GET", "/api/workspaces", key=key)).json == {"workspaces": ["blue"]}
+        assert (await rig.ask("GET", "/api/workspaces", key=key)).json == {"workspaces": ["blue"]}

@@ -1,4 +1,4 @@
-"""gRPC against a real process that is killed in the middle of a turn: who comes back with their last sequence sees
+"""gRPC against a real process that is killed during a turn: a client that reconnects with its last sequence sees
 every event of the journal once and in order."""
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def gathered(stream: Any, told: list[Any]) -> grpc.StatusCode:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-async def test_whoever_comes_back_after_the_process_died_sees_every_event_once(
+async def test_a_client_that_reconnects_after_the_process_died_sees_every_event_once(
     tmp_path: Path, ending: signal.Signals
 ) -> None:
     """LOOM-010, F47"""
@@ -85,7 +85,7 @@ async def test_whoever_comes_back_after_the_process_died_sees_every_event_once(
         assert sum(one.type == "TurnEnded" for one in whole) == 1
 
 
-async def test_the_real_command_serves_a_person_with_a_key_and_nobody_else(tmp_path: Path) -> None:
+async def test_the_real_command_serves_only_people_with_a_key(tmp_path: Path) -> None:
     """LOOM-010"""
     model = FakeModel()
     command = Command(tmp_path, model.url)
@@ -101,7 +101,7 @@ async def test_the_real_command_serves_a_person_with_a_key_and_nobody_else(tmp_p
             cwd=tmp_path,
         )
         try:
-            port = await asyncio.wait_for(_told_port(serving), HOLDS_S)
+            port = await asyncio.wait_for(_read_port(serving), HOLDS_S)
             async with caller(port) as client:
                 assert (await trouble(client.weave("s", "hello"))).code() is grpc.StatusCode.UNAUTHENTICATED
                 client.metadata = (("authorization", f"Bearer {key}"),)
@@ -117,7 +117,7 @@ async def test_the_real_command_serves_a_person_with_a_key_and_nobody_else(tmp_p
         model.close()
 
 
-async def _told_port(serving: asyncio.subprocess.Process) -> int:
+async def _read_port(serving: asyncio.subprocess.Process) -> int:
     assert serving.stdout is not None
     said = b""
     while line := await serving.stdout.readline():

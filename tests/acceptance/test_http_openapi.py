@@ -1,4 +1,4 @@
-"""The description of the API is a valid one, and whatever somebody makes up from it, nothing breaks."""
+"""The OpenAPI description is valid, and no request generated from it breaks the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainstay import Agent, Config
 from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import Person
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
 from mainstay.gateway.workspace import Workspace
 from mainstay.operations.table import entries_for
@@ -40,7 +40,7 @@ def echoing(context: Any, options: Any) -> Step:
 
 
 class Server:
-    """In a thread of its own, as whoever asks it does so from another."""
+    """In a thread of its own, as its client runs in another."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -58,15 +58,16 @@ class Server:
         await people.add_person(Person(name="ann", roles={MAIN: "admin"}))
         self.key, _ = await people.create_key("ann", MAIN, scopes=("chat", "read", "approve", "admin"))
         agent = Agent(ScriptedProvider(echoing), home=self._home, config=Config(workspace=MAIN))
-        desk = await opened_workspace(agent)
+        opened = await opened_workspace(agent)
 
-        async def offices(workspace: str) -> Workspace:
+        async def find_workspace(workspace: str) -> Workspace:
             if workspace != MAIN:
                 raise WorkspaceUnknown(f"there is no workspace {workspace!r}")
-            return desk
+            return opened
 
         app = create_app(
-            Gateway(offices, people, FixedHome(people)), HttpSettings(workspace=MAIN, rate_per_min=1_000_000)
+            OperationGateway(find_workspace, people, FixedHome(people)),
+            HttpSettings(workspace=MAIN, rate_per_min=1_000_000),
         )
         with bind_socket("127.0.0.1", 0) as at:
             self.port = at.getsockname()[1]
@@ -103,7 +104,7 @@ def test_the_description_is_a_valid_one_and_complete() -> None:
     ids = [one["operationId"] for found in described["paths"].values() for one in found.values()]
     assert len(set(ids)) == len(ids)
     components = described["components"]["schemas"]
-    for name in components:  # each is a schema, and whatever it points at is there
+    for name in components:  # each is a schema, and every reference resolves
         jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", "components": described["components"]})
     refs = set(_refs(described))
     assert refs

@@ -1,6 +1,6 @@
-"""Safety that nags is switched off: what people ask for is done, and hardly ever does anybody have to approve of it.
+"""Honest tasks of people are done, and almost none needs an approval.
 
-The same house as for the attacks, with a model that does what its person asks and nothing else."""
+The same rig as for the attacks, with a model that does what its person asks and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 SANDBOXED = pytest.mark.skipif(
     bubblewrap_problem() is not None, reason="commands are not confined here; the host asks about each"
 )
-# These cannot be told from an attack by anyone who does not understand what was said: somebody is asked.
+# These cannot be told from an attack without understanding the text: an approval is needed.
 ASKED = {
     "follow-a-link": "the second address is the page's choice",
     "rename-many": "which files go is known only when it runs",
@@ -24,7 +24,7 @@ ASKED = {
 
 @SANDBOXED
 @pytest.mark.parametrize("task", TASKS, ids=[task.id for task in TASKS])
-async def test_what_people_ask_for_is_done_without_asking_back(task: Task, tmp_path: Path) -> None:
+async def test_honest_tasks_are_done_without_an_approval(task: Task, tmp_path: Path) -> None:
     finished = await perform(tmp_path, task)
     assert finished.done
     assert bool(finished.asked) == (task.id in ASKED), finished.asked

@@ -1,4 +1,4 @@
-"""The official clients, as they are published, and a chat program that somebody else wrote: against a real server."""
+"""The official OpenAI clients and a third-party chat program against a real server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def speak(context: Context, options: Any) -> Step:
     return Pieces([*texts, StreamFinished(FinishReason.END, Usage(prompt=9, completion=len(words)))])
 
 
-async def test_the_official_python_client_streams_calls_tools_and_is_told_what_is_wrong() -> None:
+async def test_the_official_python_client_streams_calls_tools_and_gets_errors() -> None:
     async with served(speak) as world:
         key = await world.key("ann")
         async with world.client(key) as client:
@@ -101,7 +101,7 @@ async def _responds(client: openai.AsyncOpenAI) -> None:
     assert (await client.responses.retrieve(third.id)).output_text == "5: -3"
 
 
-async def test_the_official_python_client_without_asyncio_is_told_when_it_asks_too_often() -> None:
+async def test_the_official_python_client_without_asyncio_gets_rate_limit_errors() -> None:
     async with served(speak, web=HttpSettings(rate_per_min=3)) as world:
         key = await world.key("ann")
 
@@ -169,7 +169,7 @@ console.log(JSON.stringify(told));
 """
 
 
-async def test_the_official_javascript_client_streams_calls_tools_and_is_told_what_is_wrong() -> None:
+async def test_the_official_javascript_client_streams_calls_tools_and_gets_errors() -> None:
     folder = await asyncio.to_thread(npm_packages, *OPENAI_NODE)
     async with served(speak, web=HttpSettings(rate_per_min=40)) as world:
         env = {"URL_": world.url, "KEY_": await world.key("ann"), "OFTEN_": await world.key("bob")}

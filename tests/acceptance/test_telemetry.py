@@ -28,9 +28,9 @@ from mainstay import Agent, Config, tool
 from mainstay.agent.telemetry import OtlpCollectorClient
 from mainstay.config.loader import load_config
 from mainstay.config.schema import ToolSettings
-from mainstay.config.schema_observability import TelemetrySettings
+from mainstay.config.schema_judges_budgets_telemetry import TelemetrySettings
 from mainstay.core.errors import ConfigError
-from mainstay.core.trace_ids import trace_id
+from mainstay.core.turn_location import trace_id
 from mainstay.testing import Call, ScriptedProvider
 
 proto: Any = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
@@ -40,7 +40,7 @@ KEY = "zq7canarycollectorv9k2m4x8w3"
 
 
 class Endpoint:
-    """Takes OTLP over HTTP, as a collector does. `answer` is what it says to whatever comes."""
+    """Takes OTLP over HTTP, as a collector does. `answer` is its response to every request."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], Any]] = []
@@ -151,7 +151,7 @@ async def test_loom_012_a_turn_arrives_at_a_collector_with_what_is_known_of_its_
     assert KEY not in caplog.text
 
 
-async def test_f40_what_was_said_is_in_no_trace_unless_it_was_asked_for(tmp_path: Path, endpoint: Endpoint) -> None:
+async def test_f40_conversation_text_is_in_no_trace_unless_configured(tmp_path: Path, endpoint: Endpoint) -> None:
     words = "the quick brown fox"
     async with Agent(ScriptedProvider([words]), home=tmp_path, config=configured(endpoint.url)) as agent:
         await agent.run("s", f"say: {words}")
@@ -179,7 +179,7 @@ KILLED = """
 """
 
 
-async def test_a_turn_whose_process_was_killed_arrives_once_and_whole_when_another_has_ended_it(
+async def test_a_turn_of_a_killed_process_is_exported_once_and_whole_by_the_next_process(
     tmp_path: Path, endpoint: Endpoint
 ) -> None:
     (tmp_path / "mainstay.yaml").write_text(f"telemetry: {{endpoint: '{endpoint.url}'}}\n")
@@ -222,7 +222,7 @@ async def test_a_sub_agent_arrives_in_the_trace_of_the_turn_that_sent_it(tmp_pat
     assert endpoint.named("execute_tool ls")[0].parent_span_id == child.span_id
 
 
-async def test_loom_126_what_was_asked_of_a_backend_is_in_the_trace(tmp_path: Path, endpoint: Endpoint) -> None:
+async def test_loom_126_requests_to_a_backend_are_in_the_trace(tmp_path: Path, endpoint: Endpoint) -> None:
     database = apsw.Connection(str(tmp_path / "shop.db"))
     database.execute("CREATE TABLE orders (id INTEGER, what TEXT); INSERT INTO orders VALUES (1, 'tea')")
     database.close()
@@ -242,7 +242,7 @@ async def test_loom_126_what_was_asked_of_a_backend_is_in_the_trace(tmp_path: Pa
 
 
 @pytest.mark.parametrize("status", [200, 400, 429, 500])
-async def test_whatever_a_collector_answers_the_connection_is_used_again(endpoint: Endpoint, status: int) -> None:
+async def test_the_connection_is_reused_after_any_answer_of_the_collector(endpoint: Endpoint, status: int) -> None:
     endpoint.answer = lambda n: (status, {"Retry-After": "7"})
     collector = OtlpCollectorClient(endpoint.url + "/", {})
     first, second = await collector.send(b""), await collector.send(b"")
@@ -250,7 +250,7 @@ async def test_whatever_a_collector_answers_the_connection_is_used_again(endpoin
     assert (first.status, second.status, first.retry_after_s) == (status, status, 7.0)
 
 
-async def test_a_collector_that_closes_or_is_not_there_is_named_without_its_key(endpoint: Endpoint) -> None:
+async def test_a_collector_that_closes_or_is_unreachable_is_named_without_its_key(endpoint: Endpoint) -> None:
     endpoint.answer = lambda n: (200, {"Connection": "close"})
     collector = OtlpCollectorClient(endpoint.url, {"x-key": KEY})
     assert [(await collector.send(b"")).status for _ in range(3)] == [200] * 3

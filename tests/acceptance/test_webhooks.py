@@ -22,7 +22,7 @@ import msgspec
 import pytest
 from support import hook_server
 from support.cli_support import Command, FakeModel
-from support.hook_server import GITHUB, HOOKS, SECRET, STANDARD, House, loop_of, serving
+from support.hook_server import GITHUB, HOOKS, SECRET, STANDARD, WebhookRig, loop_of, serving
 from support.paths import PYTHONPATH
 
 from mainstay.core.limits import Limits
@@ -84,13 +84,13 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any
 # --- real senders --------------------------------------------------------------------------------
 
 
-def test_what_real_senders_sign_is_taken_and_reaches_its_session(
+def test_deliveries_signed_by_real_senders_are_accepted_and_reach_their_session(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app()) as port:
             body = json.dumps({"job": "tests", "ok": False}).encode()
             answer = await asyncio.to_thread(post, port, body, signed(body) | {"Content-Type": "application/json"})
             assert (answer.status, answer.json["accepted"]) == (202, True)
@@ -102,25 +102,25 @@ def test_what_real_senders_sign_is_taken_and_reaches_its_session(
             ):
                 answer = await asyncio.to_thread(post, port, issue, headers, "/hooks/github")
                 assert answer.status == 202
-            assert answer.json["duplicate"] is True  # the same bytes, whatever they are called
+            assert answer.json["duplicate"] is True  # the same bytes under another name
             for n in range(2):
                 text = f"disk {n} is full".encode()
                 made = sign_webhook("timestamp", "for rooms, long enough", text, at_s=int(time.time()))
                 assert (await asyncio.to_thread(post, port, text, made, "/hooks/rooms")).status == 202
             assert (await asyncio.to_thread(post, port, b"", {}, "/healthz", "GET")).json == {"ok": True}
-        await house.lanes.wait_until_settled()
-        assert await house.said("builds") == ['A build ended:{\n  "job": "tests",\n  "ok": false\n}']
-        assert await house.said("issues") == ["ada opened It breaks"]
-        rooms = [one.key for one in await house.store.list_sessions() if one.key.startswith("chat:ops:rooms-")]
+        await rig.lanes.wait_until_settled()
+        assert await rig.said("builds") == ['A build ended:{\n  "job": "tests",\n  "ok": false\n}']
+        assert await rig.said("issues") == ["ada opened It breaks"]
+        rooms = [one.key for one in await rig.store.list_sessions() if one.key.startswith("chat:ops:rooms-")]
         assert len(rooms) == 2  # each a thread of its own
-        assert [run.trigger for run in house.runs] == ["ci", "github", "rooms", "rooms"]
-        assert (await house.store.get_session("builds")).untrusted  # type: ignore[union-attr]
-        await house.close()
+        assert [run.trigger for run in rig.runs] == ["ci", "github", "rooms", "rooms"]
+        assert (await rig.store.get_session("builds")).untrusted  # type: ignore[union-attr]
+        await rig.close()
 
     run(life())
 
 
-def test_the_package_of_standard_webhooks_signs_what_we_take(
+def test_the_package_of_standard_webhooks_signs_requests_that_are_accepted(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     webhooks = pytest.importorskip("standardwebhooks", reason="an independent signer")
@@ -131,9 +131,9 @@ def test_the_package_of_standard_webhooks_signs_what_we_take(
         return {"webhook-id": "msg_1", "webhook-timestamp": str(int(at.timestamp())), "webhook-signature": made}
 
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app()) as port:
             now = datetime.datetime.now(tz=datetime.UTC)
             path = "/hooks/standard"
             first = await asyncio.to_thread(post, port, body.encode(), attempt(now), path)
@@ -143,8 +143,8 @@ def test_the_package_of_standard_webhooks_signs_what_we_take(
             assert again.json == first.json | {"duplicate": True}
             old = attempt(now - datetime.timedelta(seconds=400))
             assert (await asyncio.to_thread(post, port, body.encode(), old, path)).status == 401
-        assert len(await house.said("payments")) == 1
-        await house.close()
+        assert len(await rig.said("payments")) == 1
+        await rig.close()
 
     run(life())
 
@@ -174,9 +174,9 @@ def test_openssl_and_curl_send_as_the_page_says(
         pytest.skip("openssl or curl is not installed")
 
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app()) as port:
             body, status = await shell(shell_of_the_page(), port)
             assert status == "202"
             assert json.loads(body)["accepted"] is True
@@ -190,8 +190,8 @@ def test_openssl_and_curl_send_as_the_page_says(
                 "head -c 2000000 /dev/zero | curl -sS -o /dev/null -w '%{http_code}\\n' --data-binary @- $URL/hooks/ci"
             )
             assert (await shell(large, port))[-1] == "413"
-        assert len(await house.said("builds")) == 1
-        await house.close()
+        assert len(await rig.said("builds")) == 1
+        await rig.close()
 
     run(life())
 
@@ -203,9 +203,9 @@ def test_f42_a_delivery_fifty_times_at_once_is_taken_once(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app()) as port:
             body = b'{"n": 1}'
             headers = signed(body)
             with ThreadPoolExecutor(50) as pool:
@@ -218,9 +218,9 @@ def test_f42_a_delivery_fifty_times_at_once_is_taken_once(
         assert {one.status for one in answers} == {202}
         assert sum("duplicate" not in one.json for one in answers) == 1
         assert len({one.json["id"] for one in answers}) == 1
-        assert len(await house.said("builds")) == 1
-        assert len(house.runs) == 1
-        await house.close()
+        assert len(await rig.said("builds")) == 1
+        assert len(rig.runs) == 1
+        await rig.close()
 
     run(life())
 
@@ -255,12 +255,12 @@ class Process:
 
     def said(self, session: str) -> list[str]:
         async def read() -> list[str]:
-            house = House(self.folder)
-            await house.store.open()
+            rig = WebhookRig(self.folder)
+            await rig.store.open()
             try:
-                return await house.said(session)
+                return await rig.said(session)
             finally:
-                await house.store.close()
+                await rig.store.close()
 
         return asyncio.run(read())
 
@@ -288,7 +288,7 @@ def test_f42_replays_are_known_across_restarts_and_kills(tmp_path: Path, loop: s
     assert len(server.said("builds")) == 1
 
 
-def test_f42_f6_what_was_answered_with_202_is_there_once_however_often_the_server_is_killed(tmp_path: Path) -> None:
+def test_f42_f6_a_delivery_answered_with_202_is_stored_once_despite_repeated_kills(tmp_path: Path) -> None:
     """Senders send again until they hear 202, as they do; the server is killed among them."""
     server = Process(tmp_path, "asyncio")
     secret = "for rooms, long enough"
@@ -319,11 +319,11 @@ def test_f42_f6_what_was_answered_with_202_is_there_once_however_often_the_serve
     assert kills == 4
 
     async def all_said() -> list[str]:
-        house = House(tmp_path)
-        await house.store.open()
-        keys = [one.key for one in await house.store.list_sessions(limit=1000) if one.key.startswith("chat:ops:")]
-        said = [text for key in keys for text in await house.said(key)]
-        await house.store.close()
+        rig = WebhookRig(tmp_path)
+        await rig.store.open()
+        keys = [one.key for one in await rig.store.list_sessions(limit=1000) if one.key.startswith("chat:ops:")]
+        said = [text for key in keys for text in await rig.said(key)]
+        await rig.store.close()
         return said
 
     assert sorted(asyncio.run(all_said())) == sorted(body.decode() for body in bodies)
@@ -332,37 +332,37 @@ def test_f42_f6_what_was_answered_with_202_is_there_once_however_often_the_serve
 # --- a full lane, slow and lying senders ---------------------------------------------------------
 
 
-def test_a_lane_that_is_full_says_when_to_come_back_and_takes_it_then(
+def test_a_full_lane_answers_with_retry_after_and_accepts_the_retry(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     async def life() -> None:
         stall = Stall("Done.")
-        house = House(tmp_path, answer=lambda context, options: stall)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path, answer=lambda context, options: stall)
+        await rig.open()
+        async with serving(rig.app()) as port:
             bodies = [f"{n}".encode() for n in range(Limits().mailbox_depth_max + 2)]
             headers = [signed(body) for body in bodies]
             answers = [await asyncio.to_thread(post, port, *pair) for pair in zip(bodies, headers, strict=True)]
             assert [one.status for one in answers] == [202] * (len(bodies) - 1) + [429]
             assert answers[-1].headers["retry-after"] == "10"
             stall.release()
-            await house.lanes.wait_until_settled()
+            await rig.lanes.wait_until_settled()
             assert (await asyncio.to_thread(post, port, bodies[-1], headers[-1])).json.get("duplicate") is None
-        assert len(await house.said("builds")) == len(bodies)
-        await house.close()
+        assert len(await rig.said("builds")) == len(bodies)
+        await rig.close()
 
     run(life())
 
 
-def test_senders_that_are_slow_endless_or_lie_are_cut_off_and_others_are_served_meanwhile(
+def test_slow_endless_or_lying_senders_are_cut_off_and_others_are_served_meanwhile(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     head = b"POST /hooks/ci HTTP/1.1\r\nHost: x\r\n"
 
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app(bounds=WebhookAppLimits(body_timeout_s=2.0))) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app(bounds=WebhookAppLimits(body_timeout_s=2.0))) as port:
             slow = [asyncio.create_task(raw(port, head + b"Content-Length: 100\r\n\r\nx")) for _ in range(20)]
             body = b"{}"
             assert (await asyncio.to_thread(post, port, body, signed(body))).status == 202
@@ -378,12 +378,12 @@ def test_senders_that_are_slow_endless_or_lie_are_cut_off_and_others_are_served_
             gone[1].write(head + b"Content-Length: 100\r\n\r\nx")
             gone[1].close()
             assert (await asyncio.to_thread(post, port, b"[]", signed(b"[]"))).status == 202
-        await house.close()
+        await rig.close()
 
     run(life())
 
 
-def test_a_connection_is_kept_for_the_next_delivery_also_after_a_refusal(
+def test_a_connection_is_reused_for_the_next_delivery_also_after_a_refusal(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     def talk(port: int) -> list[int]:
@@ -402,11 +402,11 @@ def test_a_connection_is_kept_for_the_next_delivery_also_after_a_refusal(
         return statuses
 
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app()) as port:
             assert await asyncio.to_thread(talk, port) == [401, 202, 401, 202, 204]
-        await house.close()
+        await rig.close()
 
     run(life())
 
@@ -427,17 +427,17 @@ def test_a_connection_is_kept_for_the_next_delivery_also_after_a_refusal(
     ],
     ids=range(16),
 )
-def test_paths_that_play_tricks_lead_nowhere(tmp_path: Path, target: bytes) -> None:
+def test_manipulated_paths_are_not_found(tmp_path: Path, target: bytes) -> None:
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
-        async with serving(house.app()) as port:
+        rig = WebhookRig(tmp_path)
+        await rig.open()
+        async with serving(rig.app()) as port:
             headers = "".join(f"{name}: {value}\r\n" for name, value in signed(b"{}").items()).encode()
             request = b"POST " + target + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n" + headers + b"\r\n{}"
             answer = await raw(port, request)
             assert answer.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
-        assert await house.store.list_sessions() == []
-        await house.close()
+        assert await rig.store.list_sessions() == []
+        await rig.close()
 
     asyncio.run(life())
 
@@ -453,13 +453,13 @@ def test_it_can_be_mounted_in_another_application(
         return PlainTextResponse("home")
 
     async def life() -> None:
-        house = House(tmp_path)
-        await house.open()
+        rig = WebhookRig(tmp_path)
+        await rig.open()
         app = Starlette(
             routes=[
                 Route("/", home),
-                Mount("/deep", routes=[Mount("/in", app=house.app())]),
-                Mount("/", app=house.app({"ci": HOOKS["ci"]})),
+                Mount("/deep", routes=[Mount("/in", app=rig.app())]),
+                Mount("/", app=rig.app({"ci": HOOKS["ci"]})),
             ]
         )
         async with serving(app) as port:
@@ -470,8 +470,8 @@ def test_it_can_be_mounted_in_another_application(
             assert second.status == 202
             assert (await asyncio.to_thread(post, port, b"[]", signed(b"[]"), "/deep/hooks/ci")).status == 404
             assert (await asyncio.to_thread(post, port, b"[]", signed(b"[]"), "/in/hooks/ci")).status == 404
-        assert len(await house.said("builds")) == 2
-        await house.close()
+        assert len(await rig.said("builds")) == 2
+        await rig.close()
 
     run(life())
 

@@ -1,4 +1,4 @@
-"""Discord through the suite of channels, and what is its own, against an endpoint that speaks its protocol."""
+"""Discord through the suite of channels, and its own behaviour, against an endpoint that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_wrong_token_is_a_fault_of_the_configuration_and_leaves_nothing_
 @pytest.mark.parametrize(
     ("code", "said"), [(4004, "Discord does not accept the token"), (4014, "Message Content Intent")]
 )
-async def test_a_gateway_that_sends_us_away_for_good_says_why(rig: DiscordRig, code: int, said: str) -> None:
+async def test_a_permanent_disconnect_is_reported_with_its_reason(rig: DiscordRig, code: int, said: str) -> None:
     rig.platform.close_code = code
     with pytest.raises(ConfigError, match=said):
         await rig.channel.start(RecordingMessageHandler())
@@ -63,7 +63,7 @@ async def test_no_more_is_asked_for_than_is_needed(rig: DiscordRig) -> None:
     assert rig.platform.intents == guilds | guild_messages | dm_messages | content
 
 
-async def test_asked_to_reconnect_it_resumes_and_hears_what_was_said_meanwhile(rig: DiscordRig) -> None:
+async def test_asked_to_reconnect_it_resumes_and_receives_missed_messages(rig: DiscordRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     await rig.send_message(rig.room, "one", mention=True)
@@ -75,7 +75,7 @@ async def test_asked_to_reconnect_it_resumes_and_hears_what_was_said_meanwhile(r
     assert [one.text for one in ear.received] == ["one", "two"]
 
 
-async def test_a_session_that_is_forgotten_begins_anew_and_what_was_missed_is_looked_up(
+async def test_an_expired_session_is_restarted_and_missed_messages_are_fetched(
     rig: DiscordRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(self: object, shard_id: object, *, initial: bool = False) -> None: ...
@@ -88,13 +88,13 @@ async def test_a_session_that_is_forgotten_begins_anew_and_what_was_missed_is_lo
     await rig.send_message(rig.room, "in the thread", thread=at.thread)
     await ear.wait_for("in the thread")
     await rig.platform.forget_sessions()
-    missed = await rig.send_message(rig.room, "while you were away", thread=at.thread)  # no session: nobody is told
+    missed = await rig.send_message(rig.room, "while you were away", thread=at.thread)  # no session: no event is sent
     heard = await ear.wait_for("while you were away")
     assert (heard.id, heard.address) == (missed, at)
     assert (rig.platform.identified, rig.channel.state) == (2, "connected")
 
 
-async def test_an_answer_calls_nobodys_attention_and_has_a_nonce(rig: DiscordRig) -> None:
+async def test_an_answer_mentions_no_user_and_has_a_nonce(rig: DiscordRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     at = await start_thread(rig, ear)
@@ -105,7 +105,7 @@ async def test_an_answer_calls_nobodys_attention_and_has_a_nonce(rig: DiscordRig
     assert len(rig.platform.posted[0]["nonce"]) <= 25
 
 
-async def test_what_was_taken_without_our_knowing_is_not_handed_over_again(rig: DiscordRig) -> None:
+async def test_a_message_stored_without_an_acknowledgement_is_not_delivered_again(rig: DiscordRig) -> None:
     """F45: its nonce holds for minutes; what the gateway tells of our own messages holds for longer."""
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
@@ -120,7 +120,7 @@ async def test_what_was_taken_without_our_knowing_is_not_handed_over_again(rig: 
     assert [one.id for one in await rig.posted_messages(rig.room)] == [sent.id]
 
 
-async def test_what_the_library_stumbles_over_ends_one_connection_and_no_more(rig: DiscordRig) -> None:
+async def test_an_error_in_the_library_ends_only_one_connection(rig: DiscordRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     await rig.platform.dispatch("MESSAGE_CREATE", {"id": "not even a number"})
@@ -141,7 +141,7 @@ async def test_a_thread_is_made_when_there_is_something_to_say_in_it(rig: Discor
     assert [one["name"] for one in rig.platform.threads_made] == ["what is the time?"]
 
 
-async def test_a_thread_that_somebody_made_first_is_used(rig: DiscordRig) -> None:
+async def test_a_thread_that_a_user_created_first_is_used(rig: DiscordRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     at = await start_thread(rig, ear)
@@ -169,7 +169,7 @@ async def test_where_there_can_be_no_threads_it_is_said_in_the_room(rig: Discord
     assert [one.text for one in await rig.posted_messages(voice)] == ["I can"]
 
 
-async def test_programs_are_not_heard_and_neither_are_edits(rig: DiscordRig) -> None:
+async def test_messages_of_bots_and_edits_are_ignored(rig: DiscordRig) -> None:
     ear, platform = RecordingMessageHandler(), rig.platform
     await rig.channel.start(ear)
     id = await rig.send_message(rig.room, "frist", mention=True)
@@ -202,7 +202,9 @@ async def test_a_file_is_fetched_from_discords_own_servers_and_nowhere_else(rig:
     assert not (rig.where / "x").exists()
 
 
-async def test_the_library_knows_one_address_of_discord_and_says_so(rig: DiscordRig, tmp_path: Path) -> None:
+async def test_the_library_has_one_fixed_address_of_discord_and_that_is_reported(
+    rig: DiscordRig, tmp_path: Path
+) -> None:
     await rig.channel.start(RecordingMessageHandler())
     async with discord_rig(tmp_path) as other:
         with pytest.raises(ConfigError, match="cannot use different base_urls"):
@@ -213,7 +215,7 @@ async def test_the_library_knows_one_address_of_discord_and_says_so(rig: Discord
 
 
 @pytest.mark.parametrize("room", ["12/../34", "", "x", "9" * 21, "\uff11\uff12"])
-async def test_what_is_no_room_is_never_sent_to(rig: DiscordRig, room: str) -> None:
+async def test_nothing_is_sent_to_an_invalid_room(rig: DiscordRig, room: str) -> None:
     await rig.channel.start(RecordingMessageHandler())
     with pytest.raises(DeliveryRejected, match="is no room of Discord"):
         await rig.channel.post(ChatAddress("dc", room), "hello?", key="k")

@@ -1,4 +1,4 @@
-"""Matrix through the suite of channels, and what is its own, against a real homeserver.
+"""Matrix through the suite of channels, and its own behaviour, against a real homeserver.
 
 A third of it by default: what the homeserver has a say in. All of it with MAINSTAY_TEST_ALL=1; what the channel makes
 of an answer is also asked in tests/unit/channels, and the suite of every other platform.
@@ -95,7 +95,7 @@ def with_password(rig: MatrixRig, password: str = "agent") -> MatrixChannel:
     return made
 
 
-async def test_a_password_logs_in_once_and_its_device_is_kept_where_nobody_else_reads(rig: MatrixRig) -> None:
+async def test_a_password_logs_in_once_and_its_device_is_stored_privately(rig: MatrixRig) -> None:
     first = with_password(rig)
     await first.start(RecordingMessageHandler())
     await first.close()
@@ -124,7 +124,7 @@ async def test_a_token_that_is_taken_away_is_replaced_where_there_is_a_password(
 
 
 @whole
-async def test_a_wrong_token_or_password_is_a_fault_of_the_configuration(rig: MatrixRig) -> None:
+async def test_a_wrong_token_or_password_is_a_configuration_error(rig: MatrixRig) -> None:
     account = MatrixCredentials(homeserver=rig.proxy.url, user=BOT, token="syt_wrong")
     for channel in (
         MatrixChannel("mx", account, state_path=str(rig.where / "other.json"), is_inviter_allowed=lambda user: False),
@@ -136,7 +136,7 @@ async def test_a_wrong_token_or_password_is_a_fault_of_the_configuration(rig: Ma
 
 
 @whole
-async def test_a_token_of_somebody_else_is_not_used(rig: MatrixRig) -> None:
+async def test_a_token_of_another_account_is_not_used(rig: MatrixRig) -> None:
     account = MatrixCredentials(homeserver=rig.proxy.url, user=BOT, token=rig.people.tokens[BEN])
     channel = MatrixChannel(
         "mx", account, state_path=str(rig.where / "other.json"), is_inviter_allowed=lambda user: False
@@ -145,7 +145,7 @@ async def test_a_token_of_somebody_else_is_not_used(rig: MatrixRig) -> None:
         await channel.start(RecordingMessageHandler())
 
 
-async def test_nothing_is_kept_as_read_before_it_was_heard(rig: MatrixRig) -> None:
+async def test_nothing_is_stored_as_read_before_it_was_handled(rig: MatrixRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     ear.failures_left = 1_000_000
@@ -174,7 +174,7 @@ async def test_more_than_one_sync_tells_is_caught_up_with_in_order(rig: MatrixRi
     assert [one.text for one in later.received] == [f"meanwhile {number}." for number in range(TIMELINE_EVENTS_MAX + 5)]
 
 
-async def test_an_invitation_is_accepted_from_whoever_is_welcome_and_what_they_said_is_heard(rig: MatrixRig) -> None:
+async def test_an_invitation_from_a_permitted_user_is_accepted_and_their_messages_are_received(rig: MatrixRig) -> None:
     people, ear = rig.people, RecordingMessageHandler()
     await rig.channel.start(ear)
     unwelcome = await people.room(BEN, BOT, join=False)
@@ -194,7 +194,7 @@ async def test_an_invitation_is_accepted_from_whoever_is_welcome_and_what_they_s
 
 
 @whole
-async def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(rig: MatrixRig) -> None:
+async def test_an_encrypted_room_is_told_once_that_it_is_not_supported(rig: MatrixRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     secret = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "AwgA", "session_id": "x"}
@@ -209,7 +209,7 @@ async def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(rig: Matrix
     assert len(await rig.posted_messages(rig.room)) == 1
 
 
-async def test_edits_notices_and_reactions_are_not_heard_and_a_reply_is_heard_without_its_quotation(
+async def test_edits_notices_and_reactions_are_ignored_and_a_reply_is_read_without_its_quotation(
     rig: MatrixRig,
 ) -> None:
     people, ear = rig.people, RecordingMessageHandler()
@@ -231,7 +231,7 @@ async def test_edits_notices_and_reactions_are_not_heard_and_a_reply_is_heard_wi
 
 
 @whole
-async def test_an_answer_is_shown_as_html_and_calls_nobodys_attention(rig: MatrixRig) -> None:
+async def test_an_answer_is_shown_as_html_and_mentions_no_user(rig: MatrixRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     at = await start_thread(rig, ear)
@@ -263,7 +263,7 @@ async def test_the_homeservers_own_rate_limit_says_how_long_to_wait(rig: MatrixR
 
 
 @whole
-async def test_a_room_that_we_were_thrown_out_of_is_never_sent_to(rig: MatrixRig) -> None:
+async def test_nothing_is_sent_to_a_room_that_removed_us(rig: MatrixRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     at = await start_thread(rig, ear)
@@ -278,7 +278,7 @@ async def test_a_room_that_we_were_thrown_out_of_is_never_sent_to(rig: MatrixRig
 
 
 @whole
-async def test_a_talk_of_two_is_direct_until_a_third_comes(rig: MatrixRig) -> None:
+async def test_a_room_of_two_is_direct_until_a_third_member_joins(rig: MatrixRig) -> None:
     people, ear = rig.people, RecordingMessageHandler()
     room = await people.room(ANN, BOT)
     await rig.channel.start(ear)
@@ -304,7 +304,7 @@ async def test_a_file_is_fetched_from_the_homeserver_and_nowhere_else(rig: Matri
 
 
 @whole
-async def test_what_breaks_while_listening_does_not_end_it(rig: MatrixRig) -> None:
+async def test_an_error_while_listening_does_not_end_the_channel(rig: MatrixRig) -> None:
     ear, asked = RecordingMessageHandler(), list[str]()
 
     def broken(user: str) -> bool:

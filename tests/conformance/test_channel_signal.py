@@ -16,7 +16,7 @@ class TestSignal(ChannelSuite):
 
 
 class TestSignalThatReceivesByItself(ChannelSuite):
-    """A daemon in its other mode tells everything twice to whoever asks for it."""
+    """A daemon in its other mode sends everything twice on request."""
 
     def make(self, folder: Path) -> AbstractAsyncContextManager[ChannelRig]:
         return signal(receive="on-connection")

@@ -1,4 +1,4 @@
-"""Whole conversations on the platforms that are on loopback: said there, answered there, once."""
+"""Whole conversations on the platforms on loopback: each message is answered once."""
 
 from __future__ import annotations
 

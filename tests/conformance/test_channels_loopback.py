@@ -1,4 +1,4 @@
-"""The suite of channels, on a platform in memory: with every ability, with some, and with none."""
+"""The suite of channels on a platform in memory: with every capability, with some and with none."""
 
 from __future__ import annotations
 

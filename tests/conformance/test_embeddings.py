@@ -66,7 +66,7 @@ async def test_it_asks_for_all_texts_and_returns_unit_vectors_in_their_order() -
         assert server.connections == 1, "the connection is kept for the next request"
 
 
-async def test_vectors_without_an_index_are_taken_in_the_order_they_came() -> None:
+async def test_vectors_without_an_index_are_read_in_order() -> None:
     async with embedding(answer([1.0, 0.0]), answer([0.0, 1.0], [1.0, 0.0], indexed=False)) as (embedder, _, _):
         assert [numbers(vector) for vector in await embedder.embed(["a", "b"])] == [[0.0, 1.0], [1.0, 0.0]]
 
@@ -103,7 +103,7 @@ async def test_refusals_that_may_pass_are_asked_again_when_the_server_says() -> 
         assert len(server.asked) == 4
 
 
-async def test_patience_ends_by_count_and_by_time() -> None:
+async def test_retries_end_by_count_and_by_time() -> None:
     async with embedding(status(529), limits=Limits(retries_max=2)) as (embedder, server, naps):
         with pytest.raises(errors.Overloaded):
             await embedder.embed(["x"])
@@ -115,7 +115,7 @@ async def test_patience_ends_by_count_and_by_time() -> None:
 
 
 @pytest.mark.parametrize("code", [400, 401, 404])
-async def test_what_will_never_work_is_a_missing_embedder_and_says_why(code: int) -> None:
+async def test_a_permanent_error_is_a_missing_embedder_with_the_reason(code: int) -> None:
     body = json.dumps({"error": {"message": f"no such model, and your key is {KEY}"}}).encode()
     async with embedding(status(code, body)) as (embedder, server, naps):
         with pytest.raises(errors.EmbedderMissing) as caught:

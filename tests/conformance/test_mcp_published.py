@@ -136,7 +136,7 @@ async def test_a_wrong_argument_never_leaves_and_a_wrong_resource_is_an_error(tm
 # --- filesystem --------------------------------------------------------------------------------------
 
 
-async def test_the_filesystem_server_reaches_its_folder_and_nothing_else_even_if_it_is_told_to(tmp_path: Path) -> None:
+async def test_the_filesystem_server_reaches_only_its_folder_even_if_it_is_told_otherwise(tmp_path: Path) -> None:
     """Its own walls hold; and where it is told that it may have all of the disk, those of the sandbox do."""
     folder, secret = tmp_path / "files", tmp_path / "secret.txt"
     folder.mkdir()

@@ -20,6 +20,7 @@ import grpc.aio
 import msgspec
 import pytest
 from mcp.shared.exceptions import MCPError
+from support.library_methods import METHODS, run_method
 from support.operations_world import (
     MAIN,
     NO_BODY,
@@ -37,12 +38,24 @@ from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MemoryUnknown, SessionUnknown, Unauthorised
 from mainstay.core.events import ApprovalAnswered, Folded
 from mainstay.core.memory_tiers import Fact, Summary
-from mainstay.core.people import Person
+from mainstay.core.people import Person, PersonRole
 from mainstay.core.triggers import Trigger, TriggerTarget
-from mainstay.operations import approvals, home, memory, observability, people, sessions, triggers, turns
-from mainstay.operations.entry import OperationEntry
+from mainstay.operations import (
+    approvals,
+    budgets,
+    errors_and_audit,
+    home,
+    memory,
+    people,
+    sessions,
+    traces,
+    triggers,
+    turns,
+)
+from mainstay.operations.caller import NotAllowed
 from mainstay.operations.execute import find_entry
 from mainstay.operations.operation import EVERYWHERE, LOCAL, MODEL_DRIVEN, NETWORK, Operation
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import ENTRIES, entries_for
 from mainstay.providers.scripted import Call, Raise, Script, Stall
 from mainstay.server import mcp_server
@@ -55,7 +68,7 @@ WEATHER = ClientTool("weather", "The weather.", {"type": "object", "properties":
 
 # What the table declares. Every other operation is offered over the network, and to no language model.
 OVER_MCP = {turns.Prompt, turns.Steer, turns.Abort, sessions.ListSessions, memory.SearchMemory}
-ONLY_LOCAL = {turns.WatchEvents, sessions.SetWorkingFolder, sessions.ExportSession, home.RemoveWorkspace}
+ONLY_LOCAL = {sessions.SetWorkingFolder, sessions.ExportSession, home.RemoveWorkspace}
 
 Prepare = Callable[[Bench], Awaitable[None]]
 Check = Callable[[Bench, Any], bool]
@@ -79,6 +92,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     after: After | None = None
     prepare: Prepare | None = None
     script: Callable[[], Script] = lambda: ["hello"] * 20
+    config: str = ""
     events: tuple[str, ...] = ()
     mcp: McpCall | None = None
 
@@ -162,12 +176,12 @@ async def fired(bench: Bench) -> None:
     await bench.agent.settled()
 
 
-async def known(bench: Bench) -> None:
+async def with_person(bench: Bench) -> None:
     await bench.service.people.add_person(Person(name="ann", roles={MAIN: "member"}))
 
 
 async def with_key(bench: Bench) -> None:
-    await known(bench)
+    await with_person(bench)
     token, key = await bench.service.people.create_key("ann", MAIN, scopes=("chat",))
     bench.made |= {"token": token, "key": key.id}
 
@@ -185,13 +199,18 @@ async def failed(bench: Bench) -> None:
     """A turn failed, and the list of errors has it."""
     await bench.agent.run("s", "hi")
     async with asyncio.timeout(HOLDS_S):
-        while not (found := (await bench.agent.execute(observability.ListErrors())).errors):
+        while not (found := (await bench.agent.execute(errors_and_audit.ListErrors())).errors):
             await asyncio.sleep(0.01)
     bench.made["error"] = found[0].id
 
 
 async def recorded(bench: Bench) -> None:
     await bench.agent.run("s", "hi")
+    await (await bench.agent.runtime()).wait_for_audit()
+
+
+async def spent(bench: Bench) -> None:
+    await bench.agent.run("s", "hi", sender="ann")
     await (await bench.agent.runtime()).wait_for_audit()
 
 
@@ -256,7 +275,7 @@ async def is_folded(bench: Bench) -> bool:
     return any(isinstance(record.event, Folded) for record in await bench.agent.sessions.records("s"))
 
 
-async def works_elsewhere(bench: Bench) -> bool:
+async def works_in_other_folder(bench: Bench) -> bool:
     folder = (await bench.agent.runtime())._parts.session_folders.cwd("s")
     return folder == str(bench.home.parent) != str(bench.work)
 
@@ -273,7 +292,7 @@ async def is_forgotten(bench: Bench) -> bool:
     return False
 
 
-async def nobody_is_known(bench: Bench) -> bool:
+async def has_no_people(bench: Bench) -> bool:
     return bench.service.people.list_people() == []
 
 
@@ -303,12 +322,20 @@ SEND = [Call("send", {"to": "ann"})]
 APPROVED = in_turn(SEND, "done", "more")
 
 READ_ONLY = {sessions.ReplaySession}  # requests that are sent with POST and change nothing
+BUDGETS = """
+budgets: {session: {money: 2.5}, person: {day: {tokens: 900000}}, workspace: {month: {tokens: 1000000}}}
+"""
+SECRET = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+MISSING_PLUGIN = """
+plugins: {notes: {path: /no/such/folder}}
+"""
 SCENARIOS: dict[type[Operation[Any]], Scenario] = {
     # turns
     turns.Prompt: Scenario(
         request=lambda bench: turns.Prompt(session="s", text="hi"),
         result=lambda bench, value: (
             (value["session"], value["turn"], value["text"], value["outcome"]["type"]) == ("s", 1, "hello", "Answered")
+            and (value["results"], value["cut"], "sequence" in value) == ([], False, False)
         ),
         after=lambda bench: _has_turns(bench, "s", 1),
         events=("Received", "TurnStarted", "TextDelta", "TurnEnded"),
@@ -453,7 +480,14 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         prepare=said("hi"),
         request=lambda bench: sessions.SetWorkingFolder(session="s", folder=str(bench.home.parent)),
         result=lambda bench, value: value == str(bench.home.parent),
-        after=works_elsewhere,
+        after=works_in_other_folder,
+    ),
+    sessions.ReadSessionExport: Scenario(
+        prepare=said("hi"),
+        request=lambda bench: sessions.ReadSessionExport(session="s", file="context", limit=2),
+        result=lambda bench, value: (
+            [json.loads(line)["role"] for line in value["lines"]] == ["system", "user"] and value["next"] == 2
+        ),
     ),
     sessions.ExportSession: Scenario(
         prepare=said("hi"),
@@ -567,11 +601,14 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
     ),
     # triggers
     triggers.ListTriggers: Scenario(
-        prepare=trigger(),
+        prepare=trigger(
+            target=TriggerTarget(channel="slack", room="C1"), missed="once", jitter_s=2.5, check="test -e report"
+        ),
         request=lambda bench: triggers.ListTriggers(),
         result=lambda bench, value: (
-            [(one["name"], one["schedule"], one["session"]) for one in value["triggers"]]
-            == [("daily", "0 9 1 1 *", "r")]
+            [(one["name"], one["schedule"]) for one in value["triggers"]] == [("daily", "0 9 1 1 *")]
+            and [value["triggers"][0][name] for name in ("channel", "room", "missed", "jitter_s", "check")]
+            == ["slack", "C1", "once", 2.5, "test -e report"]
         ),
     ),
     triggers.AddTrigger: Scenario(
@@ -619,16 +656,16 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         after=role_is("member"),
     ),
     people.RemovePerson: Scenario(
-        prepare=known, request=lambda bench: people.RemovePerson(name="ann"), after=nobody_is_known
+        prepare=with_person, request=lambda bench: people.RemovePerson(name="ann"), after=has_no_people
     ),
     people.GrantRole: Scenario(
-        prepare=known,
+        prepare=with_person,
         request=lambda bench: people.GrantRole(name="ann", workspace=MAIN, role="admin"),
         result=lambda bench, value: value["roles"] == {MAIN: "admin"},
         after=role_is("admin"),
     ),
     people.WithdrawRole: Scenario(
-        prepare=known,
+        prepare=with_person,
         request=lambda bench: people.WithdrawRole(name="ann", workspace=MAIN),
         result=lambda bench, value: value["roles"] == {},
         after=role_is(None),
@@ -650,7 +687,7 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
     people.UnpairAccount: Scenario(
         prepare=paired,
         request=lambda bench: people.UnpairAccount(channel="chat", user="U1"),
-        after=lambda bench: _is_stranger(bench),
+        after=lambda bench: _is_unknown_user(bench),
     ),
     people.ListKeys: Scenario(
         prepare=with_key,
@@ -661,7 +698,7 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         ),
     ),
     people.CreateKey: Scenario(
-        prepare=known,
+        prepare=with_person,
         request=lambda bench: people.CreateKey(person="ann", scopes=("chat", "approve"), note="laptop"),
         result=lambda bench, value: (
             bench.service.people.authenticate_key(value["key"]) is not None
@@ -676,28 +713,56 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         after=lambda bench: _key_is_revoked(bench),
     ),
     # what was recorded
-    observability.ListErrors: Scenario(
+    errors_and_audit.ListErrors: Scenario(
         script=in_turn(Raise(Unauthorised("the key was refused"))),
         prepare=failed,
-        request=lambda bench: observability.ListErrors(session="s", limit=5),
+        request=lambda bench: errors_and_audit.ListErrors(session="s", limit=5),
         result=lambda bench, value: bench.made["error"] in [one["id"] for one in value["errors"]],
     ),
-    observability.ListErrorGroups: Scenario(
+    errors_and_audit.ListErrorGroups: Scenario(
         script=in_turn(Raise(Unauthorised("the key was refused"))),
         prepare=failed,
-        request=lambda bench: observability.ListErrorGroups(workspace=MAIN),
+        request=lambda bench: errors_and_audit.ListErrorGroups(workspace=MAIN),
         result=lambda bench, value: value["groups"][0]["count"] >= 1,
     ),
-    observability.GetError: Scenario(
+    errors_and_audit.GetError: Scenario(
         script=in_turn(Raise(Unauthorised("the key was refused"))),
         prepare=failed,
-        request=lambda bench: observability.GetError(id=bench.made["error"]),
+        request=lambda bench: errors_and_audit.GetError(id=bench.made["error"]),
         result=lambda bench, value: (value["id"], value["session"]) == (bench.made["error"], "s"),
     ),
-    observability.ReadAudit: Scenario(
+    errors_and_audit.ClearErrors: Scenario(
+        script=in_turn(Raise(Unauthorised("the key was refused"))),
+        prepare=failed,
+        request=lambda bench: errors_and_audit.ClearErrors(session="s"),
+        result=lambda bench, value: value["cleared"] >= 1,
+        after=lambda bench: _has_no_errors(bench, "s"),
+    ),
+    errors_and_audit.ReadAudit: Scenario(
         prepare=recorded,
-        request=lambda bench: observability.ReadAudit(session="s", kind="turn"),
+        request=lambda bench: errors_and_audit.ReadAudit(session="s", kind="turn"),
         result=lambda bench, value: [(one["kind"], one["session"]) for one in value["entries"]] == [("turn", "s")],
+    ),
+    errors_and_audit.ListProblems: Scenario(
+        config=MISSING_PLUGIN,
+        request=lambda bench: errors_and_audit.ListProblems(),
+        result=lambda bench, value: ["the plugin notes is left out" in one for one in value["problems"]] == [True],
+    ),
+    traces.GetTrace: Scenario(
+        script=in_turn("hello", [Call("read", {"path": "missing.txt"})], "done", "later"),
+        prepare=said("hi", "read it", "bye"),
+        request=lambda bench: traces.GetTrace(session="s", turn=2),
+        result=lambda bench, value: _is_trace_of_call(value),
+    ),
+    budgets.ShowBudget: Scenario(
+        config=BUDGETS,
+        prepare=spent,
+        request=lambda bench: budgets.ShowBudget(workspace=MAIN),
+        result=lambda bench, value: (
+            used_tokens(value) == {("person", "ann"): True, ("workspace", MAIN): True}
+            and ("home", "") in {(row["scope"], row["name"]) for row in value["spent"]}
+            and [(row["budget"], row["limit"]) for row in value["each"]] == [("session.money", 2.5)]
+        ),
     ),
     # the home
     home.WhoAmI: Scenario(
@@ -722,6 +787,23 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         result=lambda bench, value: value["workspaces"] == [MAIN] and value["unready"] == {},
     ),
 }
+
+
+def used_tokens(report: dict[str, Any]) -> dict[tuple[str, str], bool]:
+    """Whether something of each budget is used, by its scope and name."""
+    return {(row["scope"], row["name"]): row["used"] > 0 for row in report["budgets"]}
+
+
+def _is_trace_of_call(trace: dict[str, Any]) -> bool:
+    """Whether this is the trace of the second turn of session s: two model calls, and a tool call that failed."""
+    root, *spans = trace["spans"]
+    attributes = json.loads(root["attributes"])
+    assert (trace["session"], int(trace["turn"]), trace["cut"], len(trace["id"])) == ("s", 2, False, 32)
+    assert (root["parent"], root["status"], attributes["mainstay.session"]) == ("", "ok", "s")
+    assert attributes["mainstay.turn"] == 2
+    assert all(span["parent"] == root["id"] and int(span["start"]) <= int(span["end"]) for span in spans)
+    rows = [(span["name"].split()[0], span["status"], span["error_type"], span["error_message"]) for span in spans]
+    return rows == [("chat", "ok", "", ""), ("execute_tool", "error", "tool_error", ""), ("chat", "ok", "", "")]
 
 
 async def _model_is(bench: Bench, model: str) -> bool:
@@ -752,12 +834,16 @@ async def _no_trigger(bench: Bench) -> bool:
     return not await bench.agent.triggers.list()
 
 
+async def _has_no_errors(bench: Bench, session: str) -> bool:
+    return not (await bench.agent.execute(errors_and_audit.ListErrors(session=session))).errors
+
+
 async def _has_turns(bench: Bench, session: str, count: int) -> bool:
     await bench.agent.settled()
     return (await bench.agent.sessions.get(session)).turns == count
 
 
-async def _is_stranger(bench: Bench) -> bool:
+async def _is_unknown_user(bench: Bench) -> bool:
     return bench.service.people.find_by_account("chat", "U1") is None
 
 
@@ -778,8 +864,7 @@ def over(interfaces: object, *, streams: bool) -> list[Any]:
         pytest.param(entry, interface, id=f"{entry.name}-{interface}")
         for entry in ENTRIES
         for interface in interfaces  # type: ignore[attr-defined]
-        if interface in entry.interfaces
-        and (entry.stream is not None if streams else entry.request is not turns.WatchEvents)
+        if interface in entry.interfaces and (entry.stream is not None if streams else not entry.is_stream_only)
     ]
 
 
@@ -803,7 +888,7 @@ def test_the_table_declares_what_it_should() -> None:
     for entry in ENTRIES:
         wanted = LOCAL if entry.request in ONLY_LOCAL else EVERYWHERE if entry.request in OVER_MCP else NETWORK
         assert entry.interfaces == wanted, entry.name
-    assert len(over(RUN, streams=False)) == sum(len(entry.interfaces - {"mcp"}) for entry in ENTRIES) - len(LOCAL)
+    assert len(over(RUN, streams=False)) == sum(len(entry.interfaces - {"mcp"}) for entry in ENTRIES) - len(NETWORK)
     assert len(over(STREAM, streams=True)) == sum(
         len(entry.interfaces - {"mcp"}) for entry in ENTRIES if entry.stream is not None
     )
@@ -814,7 +899,7 @@ async def test_an_operation_does_the_same_over_every_interface(
     tmp_path: Path, entry: OperationEntry, interface: str
 ) -> None:
     scenario = SCENARIOS[entry.request]
-    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, scenario.script()) as bench:
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, scenario.script(), scenario.config) as bench:
         if scenario.prepare is not None:
             await scenario.prepare(bench)
         value = await RUN[interface](bench, entry, scenario.request(bench))
@@ -823,12 +908,53 @@ async def test_an_operation_does_the_same_over_every_interface(
         assert scenario.after is None or await scenario.after(bench)
 
 
+# Operations without a method of the library: `Agent.execute` runs them. `agent.memory.semantic` has no note to check.
+WITHOUT_METHOD = {  # the library writes an export into a folder
+    *(turns.SubmitToolResult, turns.WatchEvents, sessions.ReadSessionExport, memory.SearchVectors, home.WhoAmI)
+}
+
+
+def test_every_operation_of_an_agent_has_a_method_of_the_library() -> None:
+    others = {entry.request for module in (people, errors_and_audit, home) for entry in module.ENTRIES}
+    others.remove(errors_and_audit.ListProblems)
+    assert {entry.request for entry in ENTRIES} - set(METHODS) == WITHOUT_METHOD | others
+    assert not set(METHODS) & (WITHOUT_METHOD | others)
+
+
+@pytest.mark.parametrize("entry", [find_entry(request) for request in METHODS], ids=lambda entry: entry.name)
+async def test_a_method_of_the_library_does_what_its_operation_does(tmp_path: Path, entry: OperationEntry) -> None:
+    scenario = SCENARIOS[entry.request]
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, scenario.script(), scenario.config) as bench:
+        if scenario.prepare is not None:
+            await scenario.prepare(bench)
+        value = await run_method(bench, entry, scenario.request(bench))
+        assert value is NO_BODY or scenario.result(bench, value), value
+        release(bench)
+        assert scenario.after is None or await scenario.after(bench)
+
+
+@pytest.mark.parametrize("interface", ["methods", "library", "socket", "http"])
+async def test_a_steer_of_another_sender_waits_for_the_next_turn_over_every_interface(
+    tmp_path: Path, interface: str
+) -> None:
+    """The rules of a turn are those of its sender."""
+    run, stall = {**RUN, "methods": run_method}[interface], Stall("said late")
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, [stall, "more", "more"]) as bench:
+        bench.start(bench.agent.run("s", "go", sender="alice"))
+        await stall.reached.wait()
+        await run(bench, find_entry(turns.Steer), turns.Steer(session="s", text="delete it all", sender="bob"))
+        stall.release()
+        await bench.agent.settled()
+        events = [type(record.event).__name__ for record in await bench.agent.sessions.records("s")]
+        assert (events.count("TurnStarted"), events.count("Steered")) == (2, 0)
+
+
 @pytest.mark.parametrize(("entry", "interface"), over(STREAM, streams=True))
 async def test_a_stream_tells_the_same_events_over_every_interface(
     tmp_path: Path, entry: OperationEntry, interface: str
 ) -> None:
     scenario = SCENARIOS[entry.request]
-    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, scenario.script()) as bench:
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, scenario.script(), scenario.config) as bench:
         if scenario.prepare is not None:
             await scenario.prepare(bench)
         hub = (await bench.agent.runtime()).services.hub
@@ -847,16 +973,179 @@ async def test_a_stream_tells_the_same_events_over_every_interface(
 
 
 def release(bench: Bench) -> None:
-    """Whatever the model holds back is said now."""
+    """The rest of the model's answer is released now."""
     for step in bench.script if isinstance(bench.script, list) else ():
         if isinstance(step, Stall):
             step.release()
 
 
+# --- budgets are not shown to others -------------------------------------------------------------
+
+
+async def _spend(bench: Bench, name: str, workspace: str, role: PersonRole, **more: Any) -> str:
+    """Add a person who has run a turn; returns an API key of theirs."""
+    await bench.service.people.add_person(Person(name=name, roles={workspace: role}))
+    token, _ = await bench.service.people.create_key(name, workspace, **{"scopes": ("chat",), **more})
+    principal = bench.service.people.authenticate_key(token)
+    assert principal is not None
+    await bench.service.gateway.execute(principal, turns.Prompt(session="s", text="hi"))
+    return token
+
+
+@pytest.mark.parametrize("interface", ["library", "http", "grpc"])
+async def test_a_person_sees_their_own_budget_only(tmp_path: Path, interface: str) -> None:
+    config = f"{BUDGETS}workspaces: {{{SPARE}: {{budgets: {{workspace: {{month: {{tokens: 7000000}}}}}}}}}}\n"
+    entry, every = find_entry(budgets.ShowBudget), ("chat", "read", "approve", "admin")
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, ["hello"] * 20, config) as bench:
+        await bench.agent.run("s", "hi")  # the owner
+        ann = await _spend(bench, "ann", MAIN, "member")
+        bob = await _spend(bench, "bob", MAIN, "guest")
+        cid = await _spend(bench, "cid", MAIN, "admin", scopes=("chat", "read", "approve"))
+        eve = await _spend(bench, "eve", SPARE, "admin", scopes=every)
+        dan = await _spend(bench, "dan", MAIN, "admin", scopes=every)
+        for workspace in bench.service.workspaces.open_workspaces.values():
+            await workspace.current.wait_for_audit()
+
+        async def show(key: str, workspace: str | None = None) -> Any:
+            bench.key = key
+            return await RUN[interface](bench, entry, budgets.ShowBudget(workspace=workspace))
+
+        own = {"ann": ann, "bob": bob, "cid": cid}
+        for name, key in own.items():
+            report = await show(key)
+            assert used_tokens(report) == {("person", name): True}
+            assert {(row["scope"], row["name"]) for row in report["spent"]} == {("person", name)}
+            assert [row["budget"] for row in report["each"]] == ["session.money"]
+            assert report["reserved"] == 0
+            assert await show(key, MAIN) == report
+        report = await show(eve)
+        assert used_tokens(report) == {("person", "eve"): True, ("workspace", SPARE): True}
+        assert {(row["scope"], row["name"]) for row in report["spent"]} == {("person", "eve"), ("workspace", SPARE)}
+        everybody = {("person", name) for name in ("", *own, "eve", "dan")}
+        assert set(used_tokens(await show(dan))) == {*everybody, ("workspace", MAIN), ("workspace", SPARE)}
+        for key, workspace in ((ann, SPARE), (cid, SPARE), (eve, MAIN), (eve, "nope")):
+            with pytest.raises(Exception, match="for administrators of the home"):
+                await show(key, workspace)
+        with pytest.raises(Exception, match="there is no workspace"):
+            await show(dan, "nope")
+        await bench.service.people.add_person(Person(name="new", roles={MAIN: "member"}))
+        fresh, _ = await bench.service.people.create_key("new", MAIN, scopes=("chat",))
+        assert used_tokens(await show(fresh)) == {("person", "new"): False}, "nothing spent, and still a budget"
+        silent, _ = await bench.service.people.create_key("new", MAIN, scopes=("approve",))
+        with pytest.raises(Exception, match="this needs the scope"):
+            await show(silent)
+
+
+# --- events of all sessions are for callers that see all sessions ----------------------------------
+
+
+@pytest.mark.parametrize("interface", ["http", "grpc"])
+async def test_only_a_caller_that_sees_all_sessions_watches_them_all(tmp_path: Path, interface: str) -> None:
+    entry = find_entry(turns.WatchEvents)
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, ["hello"] * 20) as bench:
+        await spare(bench)
+        ann = await _spend(bench, "ann", MAIN, "member")
+        cid = await _spend(bench, "cid", MAIN, "admin", scopes=("chat",))
+        dan = await _spend(bench, "dan", MAIN, "admin", scopes=("chat", "read"))
+        eve = await _spend(bench, "eve", SPARE, "admin", scopes=("chat", "read"))
+        for key in (ann, cid):
+            bench.key = key
+            with pytest.raises((AssertionError, grpc.aio.AioRpcError), match="for administrators of the workspace"):
+                await anext(STREAM[interface](bench, entry, turns.WatchEvents()))
+        principal = bench.service.people.authenticate_key(ann)
+        assert principal is not None
+        hubs = [workspace.current.services.hub for workspace in bench.service.workspaces.open_workspaces.values()]
+        watching = sum(hub.watcher_count for hub in hubs)
+        heard: dict[str, list[str]] = {}
+
+        async def listen(name: str, request: turns.WatchEvents) -> None:
+            async for event in STREAM[interface](bench, entry, request):
+                heard.setdefault(name, []).append(event)
+
+        everything, own = turns.WatchEvents(), turns.WatchEvents(session="s")
+        wanted = (("dan", dan, everything), ("eve", eve, everything), ("ann", ann, own), ("cid", cid, own))
+        for count, (name, key, request) in enumerate(wanted, 1):
+            bench.key = key  # read when the request is sent
+            bench.start(listen(name, request))
+            while sum(hub.watcher_count for hub in hubs) < watching + count:
+                await asyncio.sleep(0.005)
+        await bench.service.gateway.execute(principal, turns.Prompt(session="s", text="hi"))
+        while not all("TurnEnded" in heard.get(name, ()) for name in ("dan", "ann")):
+            await asyncio.sleep(0.005)
+        assert set(heard) == {"dan", "ann"}, "not another workspace, and not a session of the same name"
+
+
+async def test_an_admin_clears_the_errors_of_their_own_workspace_only(tmp_path: Path) -> None:
+    script = ["hello", Raise(Unauthorised("the key was refused"))]
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, script) as bench:
+        await spare(bench)
+        key = await _spend(bench, "eve", SPARE, "admin", scopes=("chat", "read", "admin"))
+        await bench.agent.run("s", "hi")
+        await failed(bench)
+        eve = bench.service.people.authenticate_key(key)
+        assert eve is not None
+        with pytest.raises(NotAllowed, match="errors of other workspaces"):
+            await bench.service.gateway.execute(eve, errors_and_audit.ClearErrors(workspace=MAIN))
+        assert (await bench.service.gateway.execute(eve, errors_and_audit.ClearErrors())).cleared == 0
+        assert not await _has_no_errors(bench, "s")
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_a_person_sees_the_trace_of_their_own_turn_and_no_details_for_operators(
+    tmp_path: Path, content: bool
+) -> None:
+    script = [*["hello"] * 3, Raise(Unauthorised("the key was refused", details="Unauthorised"))]
+    settings = f"telemetry: {{content: {str(content).lower()}}}\n"
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, script, settings) as bench:
+        tokens = {
+            "ann": await _spend(bench, "ann", MAIN, "member"),
+            "bob": await _spend(bench, "bob", MAIN, "member"),
+            "dan": await _spend(bench, "dan", MAIN, "admin", scopes=("chat", "read")),
+        }
+        ann = bench.service.people.authenticate_key(tokens["ann"])
+        assert ann is not None
+        await bench.service.gateway.execute(ann, turns.Prompt(session="s", text=f"my flat has the code {SECRET}"))
+
+        async def trace_for(person: str, session: str, turn: int | None = None) -> traces.TurnTrace:
+            principal = bench.service.people.authenticate_key(tokens[person])
+            assert principal is not None
+            return await bench.service.gateway.execute(principal, traces.GetTrace(session=session, turn=turn))
+
+        own, seen_by_admin = await trace_for("ann", "s"), await trace_for("dan", "web:ann:s")
+        assert (own.id, own.session, own.turn) == (seen_by_admin.id, "s", 2)
+        text = msgspec.json.encode(own).decode()
+        assert "web:" not in text
+        assert (SECRET in text, "my flat has the code" in text) == (False, content)
+        assert [bool(span.error_message) for span in own.spans] == [content, content]
+        assert [span.error_type for span in own.spans] == ["turn_failed", "model_failed"]
+        assert [span.error_type for span in seen_by_admin.spans] == ["Unauthorised", "model_failed"]
+        assert seen_by_admin.session == json.loads(seen_by_admin.spans[0].attributes)["mainstay.session"] == "web:ann:s"
+        assert (await trace_for("bob", "s")).id != own.id
+        for session in ("web:ann:s", "nope"):
+            with pytest.raises(SessionUnknown, match="there is no session"):
+                await trace_for("bob", session)
+        with pytest.raises(InputRefused, match="there is no turn 7; 's' has 1 to 2"):
+            await trace_for("ann", "s", 7)
+
+
+async def test_problems_are_for_admins_of_the_workspace(tmp_path: Path) -> None:
+    async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, ["hello"] * 3, MISSING_PLUGIN) as bench:
+        for name, scopes in (("ann", ("chat", "read")), ("dan", ("chat", "admin"))):
+            key = await _spend(bench, name, MAIN, "admin", scopes=scopes)
+            principal = bench.service.people.authenticate_key(key)
+            assert principal is not None
+            if "admin" in scopes:
+                found = await bench.service.gateway.execute(principal, errors_and_audit.ListProblems())
+                assert found.problems == await bench.agent.problems() != []
+            else:
+                with pytest.raises(NotAllowed, match="needs the scope 'admin'"):
+                    await bench.service.gateway.execute(principal, errors_and_audit.ListProblems())
+
+
 # --- where an operation is not offered -----------------------------------------------------------
 
 
-async def test_what_an_entry_does_not_declare_is_not_offered(tmp_path: Path) -> None:
+async def test_operations_are_offered_only_on_their_declared_interfaces(tmp_path: Path) -> None:
     async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, ["hello"]) as bench:
         async with bench.browser.get(f"{bench.url}/openapi.json") as response:
             paths = (await response.json())["paths"]
@@ -881,7 +1170,7 @@ async def test_what_an_entry_does_not_declare_is_not_offered(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("interface", sorted(LOCAL))
-async def test_what_is_only_a_stream_has_no_result_and_what_is_none_no_events(tmp_path: Path, interface: str) -> None:
+async def test_a_stream_operation_has_no_result_and_the_others_have_no_events(tmp_path: Path, interface: str) -> None:
     async with asyncio.timeout(2 * HOLDS_S), serving(tmp_path, ["hello"]) as bench:
         watch, who = find_entry(turns.WatchEvents), find_entry(home.WhoAmI)
         with pytest.raises(InputRefused, match="WatchEvents is a stream"):
@@ -907,7 +1196,7 @@ async def test_a_tool_over_mcp_runs_its_operation(tmp_path: Path, entry: Operati
         assert scenario.after is None or await scenario.after(bench)
 
 
-async def test_the_mcp_server_offers_exactly_the_tools_whose_operations_declare_it(tmp_path: Path) -> None:
+async def test_the_mcp_server_offers_exactly_the_operations_that_declare_mcp(tmp_path: Path) -> None:
     tools = {scenario.mcp.tool for scenario in SCENARIOS.values() if scenario.mcp is not None}
     assert set(MCP_TOOLS) == tools
     assert len(tools) == len(list(entries_for("mcp")))
@@ -939,7 +1228,7 @@ async def test_no_other_operation_is_called_over_mcp_by_any_name_or_argument(tmp
         assert client.ran == [], "nothing was done for any of this"
 
 
-PRIVILEGED = (approvals, people, home, triggers, observability)  # modules of which nothing is for a model
+PRIVILEGED = (approvals, people, home, triggers, errors_and_audit, budgets)  # modules of which nothing is for a model
 NAMED = re.compile(
     r"approv|deny|rule|key|person|people|role|pair|polic|trust|config|workspace|model|grant|folder|profile|^set",
     re.IGNORECASE,
@@ -947,7 +1236,7 @@ NAMED = re.compile(
 
 
 def test_nothing_that_decides_what_a_model_may_do_is_offered_to_one() -> None:
-    """Approvals, API keys, people, policy, trust and configuration: whoever asks for work is not whoever allows it."""
+    """Approvals, API keys, people, policy, trust and configuration: a caller that asks for work may not allow it."""
     assert MODEL_DRIVEN, "there is an interface whose caller may be a model"
     offered = [entry for entry in ENTRIES if entry.interfaces & MODEL_DRIVEN]
     assert offered
@@ -988,7 +1277,7 @@ async def test_an_approval_is_not_answered_over_mcp_by_its_id(tmp_path: Path) ->
         assert (pending.asked.id, bench.sent) == (bench.made["approval"], [])
         with pytest.raises(ApprovalUnknown):
             await bench.agent.approvals.approve("another")
-        # whoever speaks into a turn that waits wants something else: the call is not made, whatever was said
+        # a prompt during an approval denies the call with any text
         await run_over_mcp(bench, "steer", {"session": "s", "text": approve})
         await bench.agent.settled()
         events = [record.event for record in await bench.agent.sessions.records("s")]

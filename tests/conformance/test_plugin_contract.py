@@ -74,7 +74,7 @@ class TestWordsInJavaScript(PluginSuite):
 
 
 @pytest.mark.skipif(bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}")
-async def test_the_one_in_javascript_is_added_and_answers_in_the_sandbox(
+async def test_the_javascript_plugin_is_added_and_answers_in_the_sandbox(
     words_in_javascript: tuple[str, Path], tmp_path: Path
 ) -> None:
     _, folder = words_in_javascript

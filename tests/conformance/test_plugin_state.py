@@ -1,4 +1,4 @@
-"""What plugins keep, through one suite: in memory, and on SQLite beside a journal, where it outlives a restart."""
+"""Stores of plugin state through one suite: in memory, and on SQLite, where it survives a restart."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainstay.testing.plugin_state_suite import PluginStateSuite
 
 
 @asynccontextmanager
-async def held() -> AsyncIterator[PluginState]:
+async def memory_state() -> AsyncIterator[PluginState]:
     yield InMemoryPluginState()
 
 
 @asynccontextmanager
-async def kept(where: Path) -> AsyncIterator[PluginState]:
+async def sqlite_state(where: Path) -> AsyncIterator[PluginState]:
     store = SqliteStore(str(where / "workspace.db"))
     await store.open()
     try:
@@ -29,12 +29,12 @@ async def kept(where: Path) -> AsyncIterator[PluginState]:
 
 class TestMemory(PluginStateSuite):
     def make(self, folder: Path) -> AbstractAsyncContextManager[PluginState]:
-        return held()
+        return memory_state()
 
 
 class TestSqlite(PluginStateSuite):
     def make(self, folder: Path) -> AbstractAsyncContextManager[PluginState]:
-        return kept(folder)
+        return sqlite_state(folder)
 
     async def test_it_survives_a_restart_and_so_does_the_count_of_it(self, tmp_path: Path) -> None:
         """OPENTALON-035: each plugin has a key-value namespace of its own that survives a restart."""

@@ -98,7 +98,7 @@ async def test_text_arrives_with_its_end_and_its_usage(api: Format) -> None:
     assert KEY in "".join(server.asked[0].headers.values())
 
 
-async def test_what_arrived_together_is_one_piece(api: Format) -> None:
+async def test_text_that_arrives_together_is_one_piece(api: Format) -> None:
     async with served(api, chunked(b"".join(text_stream(api)))) as (provider, _):
         pieces, _ = await ask(provider, HELLO)
     assert [type(piece) for piece in pieces] == [TextPiece, StreamFinished]
@@ -130,7 +130,7 @@ async def test_a_call_without_arguments_is_still_a_call(api: Format) -> None:
     assert {one[2] for one in joined(pieces)[:2]} <= {"", "{}"}
 
 
-async def test_f17_every_stop_reason_is_told(api: Format) -> None:
+async def test_f17_every_stop_reason_is_reported(api: Format) -> None:
     reasons = [reason for reason in api.ends if reason != "tool_calls"]
     streams = [chunked(*api.begin(), *api.text("x"), *api.end(reason), *api.tail()) for reason in reasons]
     async with served(api, *streams) as (provider, _):
@@ -160,16 +160,16 @@ async def test_an_image_reaches_the_model_and_another_file_by_path(api: Format) 
     async with served(api, chunked(*text_stream(api))) as (provider, server):
         await ask(provider, Context("", [Message(1, "user", parts)]))
     body = server.asked[0].body
-    assert api.image in list(walked(body))
+    assert api.image in list(walk_values(body))
     told = json.dumps(body)
     assert told.index("look") < told.index("/files/a.pdf")
 
 
-def walked(value: Any) -> Iterator[Any]:
+def walk_values(value: Any) -> Iterator[Any]:
     """Everything in it."""
     yield value
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from walked(one)
+        yield from walk_values(one)
 
 
 async def test_tools_stay_in_the_request_when_none_may_be_called(api: Format) -> None:
@@ -209,7 +209,7 @@ async def test_one_connection_serves_many_calls(api: Format) -> None:
     assert server.connections == 1
 
 
-async def test_a_connection_is_kept_though_the_transfer_ends_after_the_answer(api: Format) -> None:
+async def test_a_connection_is_reused_though_the_transfer_ends_after_the_answer(api: Format) -> None:
     slow = [*chunked(*text_stream(api), end=False), 0.005, b"0\r\n\r\n"]
     async with served(api, slow) as (provider, server):
         for _ in range(3):
@@ -233,7 +233,7 @@ def finish_at(api: Format, events: list[bytes]) -> int:
 
 
 def places(events: list[bytes]) -> list[int]:
-    """Every byte for whoever has time; else some, and those around the ends of the last events.
+    """Every byte in `make test-all`; else some, and those around the ends of the last events.
 
     Without connections, `test_f12_an_answer_is_the_same_however_it_is_cut` has every byte always.
     """
@@ -258,7 +258,7 @@ async def _many(jobs: list[Callable[[], Any]], width: int = 32) -> None:
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("stream", STREAMS)
 async def test_f12_cut_at_every_byte_never_yields_a_call(api: Format, stream: str, how: str) -> None:
-    """F12: a cut stream is an error, whatever the byte and however it was cut; never an end as well."""
+    """F12: a cut stream is an error, at any byte and with any kind of cut; never an end as well."""
     events = STREAMS[stream](api)
     body, end = b"".join(events), finish_at(api, events)
 
@@ -295,7 +295,7 @@ async def test_f12_split_at_every_byte_says_the_same(api: Format, stream: str) -
     await _many([partial(split, size) for size in places(events)[1:-1]])
 
 
-def heard(api: Format, *parts: bytes) -> tuple[list[Any], StreamFinished | None, Exception | None]:
+def parse_parts(api: Format, *parts: bytes) -> tuple[list[Any], StreamFinished | None, Exception | None]:
     """What is made of bytes that come in these parts, and then end; without a connection, so that it takes no time."""
     cutter, answer = api.cutter(), api.answer()
     pieces: list[Piece] = []
@@ -315,12 +315,12 @@ def test_f12_an_answer_is_the_same_however_it_is_cut(api: Format, stream: str) -
     """F12: split at every byte it says the same, and cut at every byte it never ends well before it has ended."""
     events = [*api.thinking("hm"), *STREAMS[stream](api)]
     body, end = b"".join(events), finish_at(api, events)
-    whole, finished, _ = heard(api, body)
+    whole, finished, _ = parse_parts(api, body)
     assert isinstance(finished, StreamFinished)
-    assert heard(api, *(body[at : at + 1] for at in range(len(body))))[:2] == (whole, finished)
+    assert parse_parts(api, *(body[at : at + 1] for at in range(len(body))))[:2] == (whole, finished)
     for size in range(len(body) + 1):
-        assert heard(api, body[:size], body[size:])[:2] == (whole, finished), size
-        assert (heard(api, body[:size])[1] is not None) == (size >= end), size
+        assert parse_parts(api, body[:size], body[size:])[:2] == (whole, finished), size
+        assert (parse_parts(api, body[:size])[1] is not None) == (size >= end), size
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ async def test_an_end_mark_that_never_comes_is_not_missed(api: Format) -> None:
             assert joined(pieces)[0] == ("text", "x")
 
 
-async def test_what_is_only_form_is_not_waited_for(api: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_formal_events_after_the_end_are_not_waited_for(api: Format, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "TAIL_TIMEOUT_S", 0.02)
     stream = [*closing(*api.begin(), *api.text("x"), 0.01, *api.end("end")), STALL]
     async with served(api, stream) as (provider, _):
@@ -375,7 +375,7 @@ async def test_f12_an_answer_that_never_says_how_it_ended_is_broken(api: Format)
 
 
 @pytest.mark.parametrize("junk", [b'{"a"', b"nonsense", b"[1]", b"\xff\xfe"], ids=["half", "words", "list", "binary"])
-async def test_f12_an_event_that_makes_no_sense_breaks_the_stream(api: Format, junk: bytes) -> None:
+async def test_f12_an_invalid_event_breaks_the_stream(api: Format, junk: bytes) -> None:
     async with served(api, chunked(*api.begin(), *api.text("x"), api.frame(junk), *api.end("end"))) as (provider, _):
         pieces, error = await ask(provider, HELLO)
     assert joined(pieces) == [("text", "x")]
@@ -465,7 +465,7 @@ async def test_f16_a_status_is_mapped(
 
 
 @pytest.mark.parametrize("code", [400, 413, 422])
-async def test_f17_a_context_that_is_too_long_is_told_apart(api: Format, code: int) -> None:
+async def test_f17_a_context_that_is_too_long_is_recognised(api: Format, code: int) -> None:
     async with served(api, status(code, LONG)) as (provider, _):
         _, error = await ask(provider, HELLO)
     assert isinstance(error, errors.ContextTooLong)
@@ -515,7 +515,7 @@ async def test_no_error_carries_the_key_even_if_the_provider_repeats_it(api: For
 # --- connections ---------------------------------------------------------------------------------
 
 
-async def test_f16_nobody_there_is_unreachable_and_says_where(api: Format) -> None:
+async def test_f16_a_refused_connection_is_unreachable_and_names_the_address(api: Format) -> None:
     async with Loopback([b""]) as server:
         url = server.url
     provider = api.make(url.replace("http://", "http://user:pass@") if api.name == "anthropic" else url)

@@ -1,4 +1,4 @@
-"""One agent, whoever answers: only the name of the model differs."""
+"""One agent with every provider: only the name of the model differs."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ def test_f14_two_blocks_at_one_index_are_two_calls() -> None:
     assert said == [("call", "a", '{"n":1}'), ("call", "b", '{"n":2}')]
 
 
-def test_f14_interleaved_blocks_are_told_apart() -> None:
+def test_f14_interleaved_blocks_are_separated() -> None:
     a, b = api.call(0, "a", '{"n"', ":1}"), api.call(1, "b", '{"n"', ":2}")
     said, _ = fed([piece for pair in zip(a, b, strict=True) for piece in pair])
     assert said == [("call", "a", '{"n":1}'), ("call", "b", '{"n":2}')]
 
 
-def test_an_input_that_comes_whole_is_heard_and_one_that_comes_twice_is_heard_once() -> None:
+def test_a_complete_input_is_read_and_a_repeated_one_is_read_once() -> None:
     whole = {"type": "tool_use", "name": "a", "input": {"n": 1}}
     said, _ = fed(api.block(0, whole))
     assert said == [("call", "a", '{"n":1}')]
@@ -42,13 +42,13 @@ def test_an_input_that_comes_whole_is_heard_and_one_that_comes_twice_is_heard_on
     assert said == [("call", "a", '{"n":1}')]
 
 
-def test_f12_a_delta_without_its_block_says_nothing() -> None:
+def test_f12_a_delta_without_its_block_is_ignored() -> None:
     delta = {"index": 3, "delta": {"type": "input_json_delta", "partial_json": "{}"}}
     said, _ = fed([api.event("content_block_delta", delta)])
     assert said == []
 
 
-def test_redacted_thinking_and_events_yet_to_be_invented_are_passed_over() -> None:
+def test_redacted_thinking_and_unknown_events_are_ignored() -> None:
     redacted = api.block(0, {"type": "redacted_thinking", "data": "xx"})
     said, answer = fed([*redacted, api.event("sparkle", {"index": 1}), *api.text("x"), *api.end("end")])
     assert said == [("text", "x")]
@@ -69,7 +69,7 @@ def test_pause_turn_is_an_end() -> None:
     assert finished.reason is FinishReason.END
 
 
-def test_f16_an_overload_is_that_before_the_first_word_and_a_break_after() -> None:
+def test_f16_an_overload_is_reported_before_the_first_text_and_breaks_the_stream_after() -> None:
     _, before = fed([*api.begin(), api.error(api.overloaded)])
     said, after = fed([*api.text("x"), api.error(api.overloaded)])
     assert isinstance(before.error, Overloaded)

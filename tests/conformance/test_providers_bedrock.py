@@ -9,7 +9,7 @@ import pytest
 from support.streams.formats import ask
 from support.streams.more import BedrockFormat, framed
 from support.streams.server import Loopback, chunked
-from test_providers import HELLO, call_stream, heard, joined
+from test_providers import HELLO, call_stream, joined, parse_parts
 
 from mainstay.core import errors
 from mainstay.core.messages import Message, Text, ToolCall, ToolResult
@@ -62,14 +62,14 @@ async def test_keys_are_used_and_never_sent() -> None:
     assert KEYS.secret_access_key not in str(asked) + repr(KEYS) + repr(provider)
 
 
-def test_f12_a_garbled_frame_breaks_the_stream_wherever_it_is_garbled() -> None:
+def test_f12_a_garbled_frame_breaks_the_stream_at_any_position() -> None:
     """F12: one bit of any byte after the first frame."""
     events = [*api.begin(), *api.text("x"), *api.end("end"), *api.tail()]
     body, first = b"".join(events), len(events[0])
     end = len(b"".join(events[:-1]))
     for place in range(first, end):
         garbled = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
-        said, finished, error = heard(api, garbled)
+        said, finished, error = parse_parts(api, garbled)
         assert finished is None, place
         assert error is None or isinstance(error, errors.StreamBroken), place
         assert said in ([], [("text", "x")]), place
@@ -86,25 +86,25 @@ def test_f12_a_garbled_frame_breaks_the_stream_wherever_it_is_garbled() -> None:
     ],
 )
 def test_f16_every_exception_is_mapped(kind: str, expected: type) -> None:
-    _, _, error = heard(api, api.error({"type": kind, "message": "so it is"}))
+    _, _, error = parse_parts(api, api.error({"type": kind, "message": "so it is"}))
     assert type(error) is expected
     assert "so it is" in str(error)
 
 
-def test_an_error_without_a_shape_is_told_too() -> None:
+def test_an_error_without_a_known_format_is_reported_too() -> None:
     headers = {":message-type": "error", ":error-code": "InternalError", ":error-message": 'it "broke" \\ off'}
-    _, _, error = heard(api, framed(headers, b""))
+    _, _, error = parse_parts(api, framed(headers, b""))
     assert isinstance(error, errors.Overloaded)
     assert "broke" in str(error)
 
 
-def test_f14_interleaved_blocks_are_told_apart() -> None:
+def test_f14_interleaved_blocks_are_separated() -> None:
     a, b = api.call(0, "a", '{"n"', ":1}"), api.call(1, "b", '{"n"', ":2}")
     events = [piece for pair in zip(a, b, strict=True) for piece in pair]
-    assert heard(api, *events)[0] == [("call", "a", '{"n":1}'), ("call", "b", '{"n":2}')]
+    assert parse_parts(api, *events)[0] == [("call", "a", '{"n":1}'), ("call", "b", '{"n":2}')]
 
 
-def test_headers_of_every_type_are_passed_over() -> None:
+def test_headers_of_every_type_are_skipped() -> None:
     """The nine types of a header's value, between those that matter."""
     values = {
         0: b"",
@@ -122,7 +122,7 @@ def test_headers_of_every_type_are_passed_over() -> None:
     head, payload = plain[12 : 12 + size], plain[12 + size : -4]
     odd = b"".join(b"\1h" + bytes([kind]) + value for kind, value in values.items())
     frame = _sealed(odd + head, payload)
-    assert heard(api, frame, *api.end("end"))[0] == [("text", "x")]
+    assert parse_parts(api, frame, *api.end("end"))[0] == [("text", "x")]
 
 
 def _sealed(head: bytes, payload: bytes) -> bytes:
@@ -134,15 +134,15 @@ def _sealed(head: bytes, payload: bytes) -> bytes:
     return body + struct.pack(">I", zlib.crc32(body))
 
 
-def test_headers_that_lie_break_the_stream() -> None:
+def test_false_header_lengths_break_the_stream() -> None:
     good = api.frame(b"{}")
-    _, _, error = heard(api, good + _sealed(b"\xffabc", b"{}"))
+    _, _, error = parse_parts(api, good + _sealed(b"\xffabc", b"{}"))
     assert isinstance(error, errors.StreamBroken)
 
 
 @pytest.mark.parametrize("reason", ["malformed_model_output", "malformed_tool_use"])
 def test_an_answer_that_the_model_garbled_is_broken(reason: str) -> None:
-    said, finished, error = heard(api, *api.text("x"), api.event("messageStop", {"stopReason": reason}))
+    said, finished, error = parse_parts(api, *api.text("x"), api.event("messageStop", {"stopReason": reason}))
     assert (said, finished) == ([("text", "x")], None)
     assert isinstance(error, errors.StreamBroken)
 
@@ -157,7 +157,7 @@ def test_frames_that_come_byte_by_byte_are_not_joined_each_time() -> None:
 
 
 def test_the_whole_stream_is_read_in_one_piece() -> None:
-    said, finished, _ = heard(api, b"".join(call_stream(api)))
+    said, finished, _ = parse_parts(api, b"".join(call_stream(api)))
     assert said[0] == ("text", "so")
     assert isinstance(finished, StreamFinished)
 

@@ -32,7 +32,7 @@ def call(name: str, **rest: Any) -> dict[str, Any]:
     return {"functionCall": {"name": name, "args": {"n": 1}, **rest}}
 
 
-def test_calls_are_told_apart_with_and_without_ids_in_one_chunk_or_in_many() -> None:
+def test_calls_are_separated_with_and_without_ids_in_one_chunk_or_in_many() -> None:
     expected = [("call", "a", '{"n":1}'), ("call", "a", '{"n":1}')]
     assert fed(api.chunk(call("a"), call("a")))[0] == expected
     assert fed(api.chunk(call("a", id="x")), api.chunk(call("a", id="x")))[0] == expected
@@ -53,7 +53,7 @@ def test_a_signature_stands_before_its_call_and_after_its_text() -> None:
 
 
 @pytest.mark.parametrize("reason", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "SPII", "BLOCKLIST", "LANGUAGE"])
-def test_what_was_withheld_is_filtered(reason: str) -> None:
+def test_a_withheld_answer_is_filtered(reason: str) -> None:
     finished = fed(sse({"candidates": [{"finishReason": reason, "index": 0}]}))[1].final_piece()
     assert finished is not None
     assert finished.reason is FinishReason.FILTERED
@@ -85,7 +85,7 @@ def test_an_error_says_its_own_status() -> None:
     assert isinstance(fed(sse({"error": error}))[1].error, RateLimited)
 
 
-def test_the_prompt_counts_what_tools_brought_and_the_answer_what_was_thought() -> None:
+def test_the_prompt_counts_tool_tokens_and_the_answer_counts_reasoning() -> None:
     counts = {"toolUsePromptTokenCount": 5, "candidatesTokenCount": 3, "thoughtsTokenCount": 4}
     finished = fed(api.chunk(reason="STOP", counts=counts))[1].final_piece()
     assert finished is not None
@@ -110,7 +110,7 @@ def test_schemas_go_as_they_are_and_thoughts_are_asked_for_where_there_are_any()
     assert "generationConfig" not in plain
 
 
-def test_an_error_of_a_tool_is_told_as_one() -> None:
+def test_an_error_of_a_tool_is_sent_as_an_error() -> None:
     asked = Message(2, "assistant", (ToolCall("c", "a", "{}"),))
     answered = Message(3, "tool", (ToolResult("c", "a", "no", is_error=True),))
     made = wire_messages(api.make("http://127.0.0.1:1"), Context("", [*HELLO.messages, asked, answered]))
@@ -142,7 +142,7 @@ def test_the_address_is_found_from_either_of_its_apis(model: str, base_url: str)
         (429, "You exceeded your current quota. Please retry in 34.07s.", RateLimited),
     ],
 )
-def test_what_google_says_in_its_own_way_is_understood(status: int, message: str, kind: type) -> None:
+def test_google_specific_errors_are_understood(status: int, message: str, kind: type) -> None:
     body = json.dumps({"error": {"code": status, "message": message, "status": "X"}}).encode()
     error = error_from_status("gemini", status, {}, body, now_s=0.0)
     assert type(error) is kind

@@ -1,4 +1,4 @@
-"""A history in the words of each API: whatever was recorded, what is sent must be accepted."""
+"""A history in the format of each API: any recorded history is sent in a form that is accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.streams.more import FORMATS, BedrockFormat, GeminiFormat, OllamaFor
 from support.wire_messages import wire_messages
 from support.wire_rules import check_anthropic, check_openai
 from support.wire_rules_more import check_bedrock, check_gemini, check_ollama, check_responses
-from test_providers import walked
+from test_providers import walk_values
 
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo
@@ -78,7 +78,7 @@ def test_calls_and_results_find_each_other(api: Format) -> None:
 def inputs_of(api: Format, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What a history's calls were made with, wherever the API keeps that."""
     found: list[dict[str, Any]] = []
-    for one in walked(made):
+    for one in walk_values(made):
         match one:
             case {"arguments": str(written)}:
                 found.append(json.loads(written))
@@ -108,26 +108,26 @@ def test_f14_an_id_that_no_api_takes_is_made_to_fit_on_both_sides(api: Format) -
     sent(api, user("go"), called(call), results(call))
 
 
-def test_a_message_that_says_nothing_is_not_sent(api: Format) -> None:
+def test_an_empty_message_is_not_sent(api: Format) -> None:
     silent = Message(2, "assistant", (Thinking("hm"),))
     made = sent(api, user("a"), silent, user("b", 3))
     assert {one["role"] for one in made} == {"user"}
 
 
-def test_a_note_of_the_runtime_is_told_as_such(api: Format) -> None:
+def test_a_note_of_the_runtime_is_marked(api: Format) -> None:
     note = Message(2, "system", (Text("the budget is nearly spent"),))
     made = json.dumps(sent(api, user("a"), Message(2, "assistant", (Text("b"),)), note))
     assert "[note from the runtime] the budget is nearly spent" in made
 
 
-def test_a_model_without_eyes_is_told_of_the_image(api: Format) -> None:
+def test_a_model_without_vision_is_told_that_there_is_an_image(api: Format) -> None:
     image = Binary("image/png", b"123", "/files/cat.png")
     made = json.dumps(sent(api, Message(1, "user", (Text("see"), image)), images=False))
     assert "/files/cat.png" in made
     assert "MTIz" not in made, "which it is in base64"
 
 
-def test_an_image_that_is_kept_in_a_file_is_read_from_there(api: Format, tmp_path: Any) -> None:
+def test_an_image_stored_in_a_file_is_read_from_there(api: Format, tmp_path: Any) -> None:
     path = tmp_path / "cat.png"
     path.write_bytes(b"\x89PNG")
     image = Binary("image/png", b"", str(path))
@@ -165,7 +165,7 @@ def test_mistral_gets_ids_of_nine_letters() -> None:
     assert len(made[1]["tool_calls"][0]["id"]) == 9
 
 
-def test_thoughts_go_back_to_whom_they_came_from_and_to_nobody_else() -> None:
+def test_reasoning_is_sent_back_only_to_the_provider_it_came_from() -> None:
     parts = (Thinking("o", "openai:rs_1:enc"), Thinking("g", "gemini:sig"), Thinking("b", "bedrock:sig"), Text("x"))
     history = [user("a"), Message(2, "assistant", parts), user("b")]
     made = sent(ResponsesFormat(), *history)

@@ -9,13 +9,13 @@ import pytest
 from support.streams.formats import ask
 from support.streams.more import OllamaFormat, dumped
 from support.streams.server import STALL, Action, Loopback, chunked, status
-from test_providers import HELLO, call_stream, heard, joined
+from test_providers import HELLO, call_stream, joined, parse_parts
 
 from mainstay.core import errors
 from mainstay.core.ports import ModelInfo, Options, StreamFinished
 from mainstay.providers.ollama import provider
+from mainstay.providers.ollama.environment import DEFAULT_WINDOW
 from mainstay.providers.ollama.provider import KEEP_ALIVE, OllamaProvider
-from mainstay.providers.ollama.settings import DEFAULT_WINDOW
 
 api = OllamaFormat()
 SHOWN = {
@@ -60,7 +60,7 @@ async def test_every_request_says_its_window_and_that_nothing_may_be_cut() -> No
     assert provider.model().window == 32_768
 
 
-async def test_a_window_that_nobody_chose_is_learned_before_the_first_request_and_stays() -> None:
+async def test_an_unconfigured_window_is_read_from_the_server_before_the_first_request_and_stays() -> None:
     provider, server = await asked(shown(), fine())
     assert [one.line.split()[1] for one in server.asked] == ["/api/show", "/api/chat", "/api/chat"]
     assert server.asked[0].body == {"model": "qwen3"}
@@ -87,7 +87,9 @@ async def test_the_window_is_what_its_maker_chose_or_it_was_trained_for(changed:
     assert provider.model().output <= window
 
 
-async def test_a_server_that_will_not_say_does_not_hold_up_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_report_its_window_does_not_block_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(provider, "SHOW_TIMEOUT_S", 0.05)
     _, server = await asked([STALL], fine())
     assert [one.line.split()[1] for one in server.asked] == ["/api/show", "/api/chat", "/api/chat"]
@@ -99,7 +101,7 @@ async def test_a_server_that_cannot_say_is_asked_again_next_time() -> None:
     assert windows(server) == [DEFAULT_WINDOW, 8192]
 
 
-async def test_a_model_that_is_not_there_is_told_by_name() -> None:
+async def test_an_unknown_model_is_named() -> None:
     async with Loopback(status(404, b'{"error":"model \'qwen3\' not found"}')) as server:
         provider = OllamaProvider("qwen3", base_url=server.url)
         _, error = await ask(provider, HELLO)
@@ -108,7 +110,7 @@ async def test_a_model_that_is_not_there_is_told_by_name() -> None:
     assert "model 'qwen3' not found" in str(error)
 
 
-async def test_f17_a_prompt_that_does_not_fit_is_told_apart() -> None:
+async def test_f17_a_prompt_that_does_not_fit_is_recognised() -> None:
     async with Loopback(status(400, b'{"error":"the input length exceeds the context length"}')) as server:
         provider = api.make(server.url)
         _, error = await ask(provider, HELLO)
@@ -121,18 +123,18 @@ async def test_f17_a_prompt_that_does_not_fit_is_told_apart() -> None:
 def test_every_way_to_write_lines_is_read(before: bytes, after: bytes, step: int) -> None:
     whole = b"".join(call_stream(api))
     body = whole.replace(before, after)
-    assert heard(api, *(body[at : at + step] for at in range(0, len(body), step))) == heard(api, whole)
+    assert parse_parts(api, *(body[at : at + step] for at in range(0, len(body), step))) == parse_parts(api, whole)
 
 
 def test_arguments_that_came_as_text_are_read() -> None:
     calls = [{"function": {"name": "a", "arguments": '{"n":1}'}}, {"function": {"name": "b", "arguments": None}}]
-    said, _, _ = heard(api, api.line({"role": "assistant", "tool_calls": calls}), *api.end("end"))
+    said, _, _ = parse_parts(api, api.line({"role": "assistant", "tool_calls": calls}), *api.end("end"))
     assert said == [("call", "a", '{"n":1}'), ("call", "b", "")]
 
 
-def test_thinking_text_and_calls_of_one_line_are_all_heard() -> None:
+def test_thinking_text_and_calls_of_one_line_are_all_read() -> None:
     message = {"thinking": "hm", "content": "well", "tool_calls": [{"function": {"name": "a", "arguments": {}}}]}
-    said, _, _ = heard(api, api.line(message), *api.end("end"))
+    said, _, _ = parse_parts(api, api.line(message), *api.end("end"))
     assert said == [("thinking", "hm", ""), ("text", "well"), ("call", "a", "{}")]
 
 

@@ -105,12 +105,12 @@ F14 = {
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
 @pytest.mark.parametrize("case", F14)
-def test_f14_calls_are_told_apart(case: str, together: bool) -> None:
+def test_f14_calls_are_separated(case: str, together: bool) -> None:
     deltas, expected = F14[case]
     assert said(*deltas, together=together) == [*expected, "tool_calls"]
 
 
-def test_text_and_calls_in_one_delta_are_both_heard() -> None:
+def test_text_and_calls_in_one_delta_are_both_read() -> None:
     made = said({"content": "well", **call("{}", index=0, name="a")})
     assert made == [("text", "well"), ("call", "a", "{}"), "tool_calls"]
 
@@ -129,7 +129,7 @@ def test_text_and_calls_in_one_delta_are_both_heard() -> None:
     ],
     ids=["reasoning_content", "reasoning", "refusal", "null and missing content", "content in parts"],
 )
-def test_words_are_found_wherever_servers_put_them(deltas: list[dict[str, Any]], expected: list[Any]) -> None:
+def test_text_is_found_in_every_field_that_servers_use(deltas: list[dict[str, Any]], expected: list[Any]) -> None:
     assert said(*deltas, reason="stop") == [*expected, "end"]
 
 

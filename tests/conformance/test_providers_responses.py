@@ -83,31 +83,31 @@ def test_each_part_of_a_summary_is_a_paragraph() -> None:
     assert fed(events)[0] == [("thinking", "a\n\nb", "")]
 
 
-def test_a_refusal_is_heard() -> None:
+def test_a_refusal_is_read() -> None:
     said, _ = fed([api.event("response.refusal.delta", {"delta": part}) for part in ("I will ", "not")])
     assert said == [("text", "I will not")]
 
 
-def test_a_phase_is_kept_for_the_way_back() -> None:
+def test_a_phase_is_stored_and_sent_back() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": [], "phase": "commentary"}
     said, _ = fed([api.event("response.output_item.added", {"output_index": 0, "item": item}), *api.text("x")])
     assert said == [("thinking", "", "openai:phase:commentary"), ("text", "x")]
 
 
-def test_a_call_that_comes_whole_is_heard_and_one_that_comes_twice_is_heard_once() -> None:
+def test_a_complete_call_is_read_and_a_repeated_one_is_read_once() -> None:
     whole = {"type": "function_call", "id": "fc", "call_id": "c", "name": "a", "arguments": '{"n":1}'}
     done = api.event("response.output_item.done", {"output_index": 0, "item": whole})
     assert fed([done])[0] == [("call", "a", '{"n":1}')]
     assert fed(api.call(0, "a", '{"n"', ":1}"))[0] == [("call", "a", '{"n":1}')]
 
 
-def test_f14_interleaved_calls_are_told_apart() -> None:
+def test_f14_interleaved_calls_are_separated() -> None:
     a, b = api.call(0, "a", '{"n"', ":1}"), api.call(1, "b", '{"n"', ":2}")
     said, _ = fed([piece for pair in zip(a, b, strict=True) for piece in pair])
     assert said == [("call", "a", '{"n":1}'), ("call", "b", '{"n":2}')]
 
 
-def test_f12_a_delta_without_its_item_says_nothing() -> None:
+def test_f12_a_delta_without_its_item_is_ignored() -> None:
     delta = {"item_id": "x", "output_index": 5, "delta": "{}"}
     assert fed([api.event("response.function_call_arguments.delta", delta)])[0] == []
 
@@ -131,7 +131,7 @@ def test_a_response_that_failed_is_its_error(error: Any, kind: type) -> None:
     assert type(answer.error) is kind
 
 
-def test_an_error_is_read_wherever_it_stands() -> None:
+def test_an_error_is_read_at_every_place_in_the_response() -> None:
     """The description has its fields in the event, the service often sends them one level deeper."""
     error = {"code": "rate_limit_exceeded", "message": "slow"}
     for body in (error, {"error": error}):

@@ -97,7 +97,7 @@ def fine(api: Format) -> list[Action]:
     return chunked(*text_stream(api))
 
 
-async def test_f16_a_storm_of_429_is_asked_again_after_2_4_8_seconds(api: Format) -> None:
+async def test_f16_a_series_of_429_responses_is_retried_after_2_4_8_seconds(api: Format) -> None:
     async with asking(api, [*[status(429)] * 4, fine(api)]) as ask:
         pieces, error = await ask()
     assert error is None
@@ -107,7 +107,7 @@ async def test_f16_a_storm_of_429_is_asked_again_after_2_4_8_seconds(api: Format
     assert all("asks to slow down" in sentence for sentence, _ in ask.notices)
 
 
-async def test_f16_the_storm_that_never_ends_is_given_up_within_both_bounds(api: Format) -> None:
+async def test_f16_an_endless_series_of_429_responses_is_given_up_within_both_limits(api: Format) -> None:
     async with asking(api, [status(529)]) as ask:
         _, error = await ask()
     assert isinstance(error, errors.Overloaded)
@@ -126,7 +126,7 @@ async def test_f16_waiting_is_spread_by_a_fifth(api: Format, chance: float, firs
 
 
 @pytest.mark.parametrize(("header", "wait_s"), [("Retry-After: 40", 40.2), ("retry-after-ms: 300", 0.33)])
-async def test_f16_what_the_provider_asks_for_comes_first_and_is_not_undercut(
+async def test_f16_the_retry_time_of_the_provider_comes_first_and_is_not_undercut(
     api: Format, header: str, wait_s: float
 ) -> None:
     async with asking(api, [status(429, headers=[header]), fine(api)]) as ask:
@@ -157,7 +157,7 @@ async def test_f16_a_reset_before_the_first_byte_is_asked_again(api: Format) -> 
     assert ask.times() == [0, 2]
 
 
-async def test_f12_after_the_first_word_nothing_is_asked_again(api: Format) -> None:
+async def test_f12_after_the_first_text_nothing_is_retried(api: Format) -> None:
     async with asking(api, [closing(*api.begin(), *api.text("half"))], [fine(api)]) as ask:
         pieces, error = await ask()
     assert isinstance(error, errors.StreamBroken)
@@ -175,7 +175,7 @@ async def test_f16_the_next_provider_is_asked_when_the_first_is_exhausted(api: F
 
 
 @pytest.mark.parametrize("script", [status(401), [RESET], status(200)], ids=["401", "unreachable", "empty"])
-async def test_f16_the_next_provider_is_asked_at_once_when_waiting_makes_no_sense(
+async def test_f16_the_next_provider_is_asked_at_once_when_waiting_is_useless(
     api: Format, script: list[Action]
 ) -> None:
     async with asking(api, [script], [fine(api)]) as ask:
@@ -184,7 +184,7 @@ async def test_f16_the_next_provider_is_asked_at_once_when_waiting_makes_no_sens
     assert (ask.times(), ask.times(1)) == ([0], [0])
 
 
-async def test_a_request_that_will_never_be_accepted_goes_to_nobody_else(api: Format) -> None:
+async def test_a_request_that_will_never_be_accepted_is_not_sent_to_the_next_provider(api: Format) -> None:
     async with asking(api, [status(400, b'{"error":{"message":"prompt is too long"}}')], [fine(api)]) as ask:
         _, error = await ask()
     assert isinstance(error, errors.ContextTooLong)
@@ -234,7 +234,7 @@ async def test_f16_an_open_circuit_turns_to_the_next_provider(api: Format) -> No
     assert len(ask.times(1)) == 7
 
 
-async def test_f16_one_call_outlives_the_circuit_that_it_opened(api: Format) -> None:
+async def test_f16_one_call_continues_after_the_circuit_that_it_opened(api: Format) -> None:
     async with asking(api, [*[status(503)] * 6, fine(api)]) as ask:
         _, error = await ask()
     assert error is None
@@ -251,7 +251,7 @@ async def test_leaving_early_closes_the_stream_of_the_inner_provider_at_once(api
         await asyncio.wait_for(ask.servers[0].left.wait(), 0.5)
 
 
-async def test_an_aborted_probe_does_not_keep_the_circuit_shut(api: Format) -> None:
+async def test_an_aborted_probe_does_not_keep_the_circuit_open(api: Format) -> None:
     limits = Limits(retries_max=0)
     async with asking(api, [*[status(500)] * 5, [STALL], fine(api)], limits=limits) as ask:
         for _ in range(5):

@@ -18,8 +18,8 @@ from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_pr
 from mainstay.sandbox.docker.sandbox import DockerSandbox
 from mainstay.sandbox.host.sandbox import HostSandbox
 from mainstay.sandbox.limits import SandboxLimits
-from mainstay.testing.sandbox_deletion_suite import SandboxDeletionSuite
 from mainstay.testing.sandbox_escape_suite import SandboxEscapeSuite
+from mainstay.testing.sandbox_file_deletion_suite import SandboxDeletionSuite
 from mainstay.testing.sandbox_suite import SandboxLimitsSuite, SandboxSuite
 
 SMALL = SandboxLimits(processes=64, memory_mb=256, file_mb=8)

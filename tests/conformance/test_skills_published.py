@@ -74,7 +74,7 @@ def test_published_skills_are_loaded_unchanged_whenever_they_have_a_header_and_a
     assert len(refused) < len(published) / 20
 
 
-def test_all_valid_ones_of_a_collection_are_on_the_shelf(published: list[Path]) -> None:
+def test_all_valid_skills_of_a_collection_are_registered(published: list[Path]) -> None:
     every = [folder for folder in published if not validate_skill(folder)]
     collection = max({folder.parent for folder in every}, key=lambda one: sum(folder.parent == one for folder in every))
     shelf = SkillRegistry(lambda session: (SkillScope("home", str(collection), str(collection)),), workspace="main")
@@ -85,7 +85,7 @@ def test_all_valid_ones_of_a_collection_are_on_the_shelf(published: list[Path]) 
         assert shelf.load_body(found[str(folder.resolve())])
 
 
-def test_what_they_allow_themselves_becomes_rules_that_can_be_read(published: list[Path]) -> None:
+def test_their_allowed_tools_become_readable_rules(published: list[Path]) -> None:
     seen: set[str] = set()
     for folder in published:
         try:

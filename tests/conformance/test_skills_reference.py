@@ -37,7 +37,7 @@ def reference_refuses(folder: Path) -> bool:
     """An error that it does not expect is a refusal, too."""
     try:
         return bool(skills_ref.validate(folder))
-    except Exception:  # whatever its YAML library lets through
+    except Exception:  # everything that its YAML library accepts
         return True
 
 
@@ -312,7 +312,7 @@ def test_the_verdict_is_that_of_the_reference(tmp_path: Path, folder: str, data:
     assert bool(validate_skill(place)) == reference_refuses(place), validate_skill(place)
 
 
-def test_what_is_valid_is_also_loaded_and_means_the_same(tmp_path: Path) -> None:
+def test_a_valid_skill_is_loaded_with_the_same_meaning(tmp_path: Path) -> None:
     for id, folder, data in CASES:
         place = written(tmp_path, folder, data)
         if validate_skill(place):
@@ -328,7 +328,7 @@ def test_what_is_valid_is_also_loaded_and_means_the_same(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("id", OTHERWISE)
-def test_what_is_decided_otherwise_is_so_for_a_reason(tmp_path: Path, id: str) -> None:
+def test_every_difference_from_the_reference_has_a_reason(tmp_path: Path, id: str) -> None:
     data, taken, reason = OTHERWISE[id]
     place = written(tmp_path, "pdf", data)
     assert (not validate_skill(place), not reference_refuses(place)) == (taken, not taken), reason
@@ -351,7 +351,7 @@ def test_a_file_in_small_letters_counts_where_the_other_is_missing(tmp_path: Pat
         assert reference_refuses(place)
 
 
-def test_what_is_no_folder_of_a_skill_is_refused_by_both(tmp_path: Path) -> None:
+def test_an_invalid_skill_folder_is_refused_by_both(tmp_path: Path) -> None:
     empty, file = tmp_path / "empty", tmp_path / "file"
     empty.mkdir()
     file.write_text(WHOLE)

@@ -138,7 +138,7 @@ async def test_no_hostile_statement_runs_and_nothing_outside_the_scope_is_read_o
     assert world.fingerprint() == before
 
 
-async def test_what_databases_read_differently_shows_nothing_of_the_secrets_however_it_is_read(world: World) -> None:
+async def test_ambiguous_syntax_shows_no_secrets_in_any_database(world: World) -> None:
     before = world.fingerprint()
     backend = world.backend()
     shown = []
@@ -179,7 +179,7 @@ async def test_a_bomb_costs_its_time_and_no_more(worlds: dict[str, World], name:
     assert "6" in await world.backend().query("SELECT count(*) FROM customers", None)
 
 
-async def test_what_is_huge_or_deep_is_refused_before_it_reaches_the_database(world: World) -> None:
+async def test_a_huge_or_deep_statement_is_refused_before_it_reaches_the_database(world: World) -> None:
     for sql in (
         f"SELECT '{'x' * 30_000}'",
         "SELECT " + "(" * 500 + "1" + ")" * 500,
@@ -210,7 +210,7 @@ async def test_what_is_huge_or_deep_is_refused_before_it_reaches_the_database(wo
         "SELECT 1; COMMIT; DELETE FROM {s}orders",
     ],
 )
-async def test_with_the_first_wall_down_the_database_itself_still_refuses(
+async def test_without_the_statement_checker_the_database_itself_still_refuses(
     worlds: dict[str, World], name: str, sql: str
 ) -> None:
     """The statement is handed over as if it had been judged harmless, and to be about orders."""
@@ -230,7 +230,7 @@ async def test_with_the_first_wall_down_the_database_itself_still_refuses(
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM shop.orders", "CREATE TABLE shop.x (a INT)", "SELECT 1; SELECT 2"])
-async def test_with_the_first_wall_down_mysql_still_changes_nothing(worlds: dict[str, World], sql: str) -> None:
+async def test_without_the_statement_checker_mysql_still_changes_nothing(worlds: dict[str, World], sql: str) -> None:
     world = worlds["mysql"]
     before = world.fingerprint()
     with pytest.raises(BackendRefused):
@@ -256,7 +256,7 @@ async def test_postgresql_is_caught_by_its_locks_when_a_view_is_changed_behind_t
     world.run("DROP VIEW v_turn")
 
 
-async def test_a_table_that_becomes_a_view_is_looked_at_again(worlds: dict[str, World], world: World) -> None:
+async def test_a_table_that_becomes_a_view_is_checked_again(worlds: dict[str, World], world: World) -> None:
     world.run("CREATE TABLE v_now (word VARCHAR(80))")
     backend = world.backend()
     assert "[no rows]" in await backend.query("SELECT * FROM v_now", None)
@@ -305,7 +305,7 @@ async def test_LOOM_124_a_scope_names_schemas_and_tables_and_a_bare_name_is_neve
         await refused(world, "SELECT id FROM orders", scope=SqlScope(databases=("elsewhere",)))
 
 
-async def test_the_databases_own_tables_are_never_meant_by_a_pattern(worlds: dict[str, World]) -> None:
+async def test_system_tables_are_never_matched_by_a_pattern(worlds: dict[str, World]) -> None:
     own = {"sqlite": "sqlite_schema", "postgres": "pg_catalog.pg_class", "mysql": "information_schema.TABLES"}
     for name, table_name in own.items():
         world = worlds[name]
@@ -400,7 +400,7 @@ async def test_a_change_beyond_that_is_refused_and_changes_nothing(world: World,
     assert world.fingerprint() == before
 
 
-async def test_postgresql_runs_nobodys_function_by_a_type_that_somebody_made(worlds: dict[str, World]) -> None:
+async def test_postgresql_runs_no_user_function_through_a_user_defined_type(worlds: dict[str, World]) -> None:
     world = worlds["postgres"]
     world.run("CREATE TABLE hr.called (word text)")
     world.run(
@@ -457,7 +457,7 @@ async def test_a_long_value_is_cut_and_says_how_long_it_is(world: World) -> None
     assert len(said) < 700
 
 
-async def test_what_describe_says_is_enough_to_write_a_query(world: World) -> None:
+async def test_describe_is_enough_to_write_a_query(world: World) -> None:
     backend = world.backend()
     whole = await backend.describe(None, None)
     assert "customers(id" in whole
@@ -477,7 +477,7 @@ async def test_what_describe_says_is_enough_to_write_a_query(world: World) -> No
     assert "1,two,three" in said
 
 
-async def test_what_is_new_in_the_database_is_found_at_once(world: World) -> None:
+async def test_new_tables_are_found_at_once(world: World) -> None:
     backend = world.backend()
     await backend.query("SELECT 1 FROM orders", None)
     world.run("CREATE TABLE v_fresh (a INTEGER)")
@@ -591,7 +591,7 @@ async def test_a_server_that_falls_silent_midway_costs_the_call_its_time_and_the
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_mysql_reads_texts_as_we_wrote_them_whatever_its_settings_were(worlds: dict[str, World]) -> None:
+async def test_mysql_reads_strings_as_written_under_any_server_setting(worlds: dict[str, World]) -> None:
     world = worlds["mysql"]
     before = world.direct("SELECT @@global.sql_mode")[1][0][0]
     world.run("SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT'")
@@ -603,7 +603,7 @@ async def test_mysql_reads_texts_as_we_wrote_them_whatever_its_settings_were(wor
         world.run(f"SET GLOBAL sql_mode = '{before}'")
 
 
-async def test_postgresql_reads_texts_as_we_wrote_them_whatever_its_settings_were(worlds: dict[str, World]) -> None:
+async def test_postgresql_reads_strings_as_written_under_any_server_setting(worlds: dict[str, World]) -> None:
     world = worlds["postgres"]
     world.run("ALTER DATABASE postgres SET standard_conforming_strings = off")
     world.run("ALTER DATABASE postgres SET search_path = hr, public")

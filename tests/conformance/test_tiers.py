@@ -22,13 +22,13 @@ from mainstay.core.memory_tiers import (
     WorkspaceTiers,
 )
 from mainstay.core.ports import SessionInfo
-from mainstay.store.oxigraph import OxigraphFactTier
+from mainstay.store.oxigraph.fact_tier import OxigraphFactTier
 from mainstay.store.sqlite.store import SqliteStore
-from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
+from mainstay.store.sqlite.workspace_tiers import SeparateTierDatabase
 from mainstay.testing import FactSuite, MemorySuite, MessageSuite, SummarySuite, VectorSuite
 
 
-class Beside:
+class BesideJournal:
     """In the journal's own file."""
 
     store: SqliteStore
@@ -51,19 +51,19 @@ class Beside:
             await self.store.get_session(session)
 
 
-class Alone:
+class WithoutJournal:
     """In RAM, or in a file that has no journal."""
 
     path = ""
 
     @asynccontextmanager
     async def tiers(self, where: Path) -> AsyncIterator[WorkspaceTiers]:
-        owner = StandaloneTiers(str(where / self.path) if self.path else ":memory:")
+        owner = SeparateTierDatabase(str(where / self.path) if self.path else ":memory:")
         yield await owner.open()
         await owner.close()
 
 
-class Elsewhere(Alone):
+class InOwnFile(WithoutJournal):
     path = "tiers.db"
 
 
@@ -103,40 +103,40 @@ class Vectors(VectorSuite):
             yield tiers.vectors
 
 
-class TestMessagesBesideTheJournal(Beside, Messages): ...
+class TestMessagesBesideTheJournal(BesideJournal, Messages): ...
 
 
-class TestMessagesInRam(Alone, Messages): ...
+class TestMessagesInRam(WithoutJournal, Messages): ...
 
 
-class TestMessagesElsewhere(Elsewhere, Messages): ...
+class TestMessagesInOwnFile(InOwnFile, Messages): ...
 
 
-class TestSummariesBesideTheJournal(Beside, Summaries): ...
+class TestSummariesBesideTheJournal(BesideJournal, Summaries): ...
 
 
-class TestSummariesInRam(Alone, Summaries): ...
+class TestSummariesInRam(WithoutJournal, Summaries): ...
 
 
-class TestFactsBesideTheJournal(Beside, Facts): ...
+class TestFactsBesideTheJournal(BesideJournal, Facts): ...
 
 
-class TestFactsInRam(Alone, Facts): ...
+class TestFactsInRam(WithoutJournal, Facts): ...
 
 
-class TestFactsElsewhere(Elsewhere, Facts): ...
+class TestFactsInOwnFile(InOwnFile, Facts): ...
 
 
-class TestMemoriesBesideTheJournal(Beside, Memories): ...
+class TestMemoriesBesideTheJournal(BesideJournal, Memories): ...
 
 
-class TestMemoriesInRam(Alone, Memories): ...
+class TestMemoriesInRam(WithoutJournal, Memories): ...
 
 
-class TestVectorsBesideTheJournal(Beside, Vectors): ...
+class TestVectorsBesideTheJournal(BesideJournal, Vectors): ...
 
 
-class TestVectorsInRam(Alone, Vectors): ...
+class TestVectorsInRam(WithoutJournal, Vectors): ...
 
 
 class TestFactsInOxigraph(FactSuite):
@@ -158,7 +158,7 @@ class TestFactsInOxigraph(FactSuite):
             await tier.ingest("a", before, 50)
             assert await tier.list_facts() == before
 
-    async def test_what_was_forgotten_is_nowhere_on_the_disk(self, tmp_path: Path) -> None:
+    async def test_erased_data_is_nowhere_on_the_disk(self, tmp_path: Path) -> None:
         async with self.make(tmp_path) as tier:
             # long and without any pattern, so that no compression hides them
             canaries = {
@@ -187,7 +187,7 @@ class TestFactsInOxigraph(FactSuite):
             assert [fact.object for fact in await tier.list_facts()] == ["tea"]
             assert holding(tmp_path, canary.encode()) == []
 
-    async def test_a_graph_that_somebody_else_has_open_is_a_clear_error(self, tmp_path: Path) -> None:
+    async def test_a_graph_that_another_process_has_open_is_a_clear_error(self, tmp_path: Path) -> None:
         async with self.make(tmp_path):
             other = OxigraphFactTier(tmp_path / "facts")
             with pytest.raises(HomeUnusable, match="cannot be opened"):

@@ -18,9 +18,9 @@ WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 SHARES = 4
 
 
-class Lives:
+class CrashRuns:
     def __init__(self) -> None:
-        script = SUPPORT / "tiers_life.py"
+        script = SUPPORT / "tiers_process.py"
         self._process = subprocess.Popen(
             [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -42,15 +42,15 @@ class Lives:
 
 
 @pytest.fixture(scope="module")
-def lives() -> Iterator[Lives]:
-    made = Lives()
+def crash_runs() -> Iterator[CrashRuns]:
+    made = CrashRuns()
     yield made
     made.end()
 
 
 @pytest.fixture(scope="module")
-def operations(lives: Lives) -> int:
-    whole = lives.live("", 0)
+def operations(crash_runs: CrashRuns) -> int:
+    whole = crash_runs.live("", 0)
     assert whole["wrong"] == []
     assert not whole["killed"]
     return int(whole["operations"])
@@ -59,13 +59,13 @@ def operations(lives: Lives) -> int:
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("action", ["kill", "torn", "power"])
 def test_f3_the_index_agrees_with_its_position_whenever_it_stops(
-    lives: Lives, operations: int, action: str, share: int
+    crash_runs: CrashRuns, operations: int, action: str, share: int
 ) -> None:
     assert operations > 100
     step = SHARES if WHOLE else SHARES * 25
     killed = 0
     for at in range(1 + share * (step // SHARES), operations, step):
-        result = lives.live(action, at, seed=at)
+        result = crash_runs.live(action, at, seed=at)
         killed += result["killed"]
         assert result["wrong"] == [], f"{action} at {at}"
     assert killed > 0

@@ -1,4 +1,4 @@
-"""What triggers did, through one suite: in memory, and on SQLite beside a journal, where it outlives a restart."""
+"""Logs of trigger runs through one suite: in memory, and on SQLite, where they survive a restart."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mainstay.testing.trigger_log_suite import TriggerLogSuite, build_run
 
 
 @asynccontextmanager
-async def held(runs_max: int, names_max: int) -> AsyncIterator[TriggerLog]:
+async def memory_log(runs_max: int, names_max: int) -> AsyncIterator[TriggerLog]:
     yield InMemoryTriggerLog(runs_max=runs_max, aliases_max=names_max)
 
 
 @asynccontextmanager
-async def kept(where: Path, runs_max: int, names_max: int) -> AsyncIterator[TriggerLog]:
+async def sqlite_log(where: Path, runs_max: int, names_max: int) -> AsyncIterator[TriggerLog]:
     store = SqliteStore(str(where / "workspace.db"))
     await store.open()
     try:
@@ -34,14 +34,14 @@ class TestMemory(TriggerLogSuite):
     def make(
         self, folder: Path, runs_max: int = RUNS_MAX, aliases_max: int = ALIASES_MAX
     ) -> AbstractAsyncContextManager[TriggerLog]:
-        return held(runs_max, aliases_max)
+        return memory_log(runs_max, aliases_max)
 
 
 class TestSqlite(TriggerLogSuite):
     def make(
         self, folder: Path, runs_max: int = RUNS_MAX, aliases_max: int = ALIASES_MAX
     ) -> AbstractAsyncContextManager[TriggerLog]:
-        return kept(folder, runs_max, aliases_max)
+        return sqlite_log(folder, runs_max, aliases_max)
 
     async def test_it_survives_a_restart(self, tmp_path: Path) -> None:
         async with self.make(tmp_path) as log:

@@ -18,9 +18,9 @@ import apsw
 import msgspec
 
 import mainstay
-from mainstay.agent.builtin_tools import LateBoundSpawner
+from mainstay.agent.builtin_tool_factory import LateBoundSpawner
 from mainstay.agent.home_budgets import build_budgets
-from mainstay.config.schema_observability import BudgetEntry, BudgetSettings
+from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings
 from mainstay.core.chat_addresses import ChatAddress, PlatformMessage, ReceivedFile
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import RequestRefused, StreamBroken
@@ -44,7 +44,7 @@ from mainstay.memory.service import MemoryService
 from mainstay.memory.summariser import ModelSummariser
 from mainstay.memory.tools import build_memory_tools
 from mainstay.metering.budget_ledger import BudgetLedger
-from mainstay.metering.session_accounts import WorkspaceBudgetManager
+from mainstay.metering.turn_budgets import WorkspaceBudgetManager
 from mainstay.observe.session_export import full_history
 from mainstay.operations.sessions import copy_session, read_journal
 from mainstay.store.sqlite.store import SqliteStore

@@ -1,4 +1,4 @@
-"""F54: journals of every release are read, replayed and gone on from; those of a newer one are refused."""
+"""F54: journals of every release are read, replayed and continued; those of a newer one are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mainstay.providers.anthropic.provider import AnthropicProvider
 from mainstay.providers.openai.provider import OpenAIProvider
 from mainstay.store.home import workspace_folder
 from mainstay.store.sqlite.store import SqliteStore
-from mainstay.store.sqlite.workspace_tiers import StandaloneTiers
+from mainstay.store.sqlite.workspace_tiers import SeparateTierDatabase
 from mainstay.testing import ScriptedProvider
 
 FOLDER = Path(__file__).parent
@@ -85,10 +85,9 @@ async def test_f54_every_session_is_seen_as_it_was(home: Path, expected: Any) ->
 
 async def test_f54_every_session_replays_identically(home: Path, expected: Any) -> None:
     store = await open_store(home)
-    limits = Limits(**expected["limits"])
     for key in expected["sessions"]:
         records = await read_journal(store, key)
-        replayed = await replay_journal(records, limits)
+        replayed = await replay_journal(records)
         assert replayed.is_identical, f"{key}: {replayed.difference}"
         assert replayed.records == len(records)
     await store.close()
@@ -180,7 +179,7 @@ async def test_f54_a_folded_session_is_seen_through_its_summary_and_folded_again
         assert replayed.is_identical, replayed.difference
 
 
-async def test_f54_what_was_remembered_is_known(home: Path, expected: Any) -> None:
+async def test_f54_memories_are_known(home: Path, expected: Any) -> None:
     """As that release left it, or, where it had no memory yet, from its journals."""
     store = await open_store(home)
     heads, positions = await store.list_heads(), await store.tiers(vectors=False).messages.positions()
@@ -192,7 +191,7 @@ async def test_f54_what_was_remembered_is_known(home: Path, expected: Any) -> No
 async def test_f54_memory_is_built_again_from_the_journals(home: Path, expected: Any) -> None:
     """All but what somebody asked to keep, which is in no journal."""
     store = await open_store(home)
-    beside = StandaloneTiers(":memory:", vectors=False)
+    beside = SeparateTierDatabase(":memory:", vectors=False)
     built = await record_release.remembered(store, await beside.open())
     before = dict(expected["memory"])
     before["memories"] = [one for one in before["memories"] if "workflow" in one.get("tags", ())]
@@ -202,9 +201,7 @@ async def test_f54_memory_is_built_again_from_the_journals(home: Path, expected:
     await store.close()
 
 
-async def test_f54_what_was_pinned_is_before_the_model_and_what_came_from_outside_is_not(
-    home: Path, expected: Any
-) -> None:
+async def test_f54_pinned_memories_are_in_the_context_and_untrusted_ones_are_not(home: Path, expected: Any) -> None:
     pinned = [one["text"] for one in expected["memory"]["memories"] if one.get("pinned")]
     outside = [one["text"] for one in expected["memory"]["memories"] if one.get("origin")]
     provider = ScriptedProvider(lambda context, options: "noted")

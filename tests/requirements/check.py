@@ -1,6 +1,7 @@
-"""Counts which promises a test carries, and refuses manifests that cannot be believed.
+"""Counts the promises that have a test, and reports mistakes in the manifests.
 
-Run as `python tests/requirements/check.py`, or with `--left ISSUE` to list what one issue still has to do.
+Run as `python tests/requirements/check.py`, or with `--left ISSUE` to list the promises of one issue that have no test.
+An entry has its tests (`test`), or `status: not yet`, or says by which other behaviour it is superseded (`superseded`).
 """
 
 import argparse
@@ -26,7 +27,7 @@ ISSUES = (
     "judgement",
     "many-machines",
 )
-STATES = ("test", "status", "settled")
+STATES = ("test", "status", "superseded")
 TEXTS = {"requirements": ("promise", "where"), "faults": ("fault", "outcome")}
 
 
@@ -35,7 +36,7 @@ class BadManifest(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key given twice, which YAML would settle silently in favour of the last."""
+    """Refuses a key given twice, for which YAML would silently use the last value."""
 
 
 def _mapping_without_repeats(loader: _Loader, node: yaml.MappingNode) -> dict[object, object]:
@@ -62,7 +63,7 @@ class Entry:
     tests: tuple[str, ...]
     status: str
     issue: str
-    settled: str
+    superseded: str
     missing: tuple[str, ...]
 
 
@@ -108,7 +109,7 @@ def _entry(name: str, kind: str, raw: object) -> Entry:
         tests=tuple(_text(test) for test in tests) if isinstance(tests, list) else (),
         status=_text(raw.get("status")),
         issue=_text(raw.get("issue")),
-        settled=_text(raw.get("settled")),
+        superseded=_text(raw.get("superseded")),
         missing=tuple(key for key in ("id", *TEXTS[kind]) if not _text(raw.get(key))),
     )
 
@@ -118,7 +119,7 @@ def _text(value: object) -> str:
 
 
 def check(manifests: Sequence[Manifest], root: Path) -> list[str]:
-    """Every reason not to believe the manifests, as sentences; none means they are sound."""
+    """Return one sentence for every mistake in the manifests."""
     problems: list[str] = []
     homes: dict[str, str] = {}
     for manifest in manifests:
@@ -145,17 +146,17 @@ def _faults_of_state(entry: Entry, root: Path) -> Iterator[str]:
                 yield "may only have the status 'not yet'"
             if entry.issue not in ISSUES:
                 yield f"has the issue '{entry.issue}', which is none of {', '.join(ISSUES)}"
-        case ("settled",):
-            if not entry.settled:
-                yield "is settled without a reason"
+        case ("superseded",):
+            if not entry.superseded:
+                yield "is superseded without a reason"
         case ():
-            yield "has no state: it needs one of test, status or settled"
+            yield "has no state: it needs one of test, status or superseded"
         case states:
             yield f"has {len(states)} states ({', '.join(states)}) and may have only one"
 
 
 def fault_of_node(node: str, root: Path) -> str | None:
-    """Why a pytest node id names no test, or None; what stands in brackets is not looked at."""
+    """Return why a pytest node id names no test, or None; the part in brackets is ignored."""
     file, *names = node.partition("[")[0].split("::")
     path = (root / file).resolve()
     if not names or not file.endswith(".py"):
@@ -163,7 +164,7 @@ def fault_of_node(node: str, root: Path) -> str | None:
     if not path.is_relative_to(root.resolve()) or not path.is_file():
         return f"there is no file {file}"
     collecting = gc.isenabled()
-    gc.disable()  # on Python 3.11 a collection in the midst of a parse can make it fail
+    gc.disable()  # on Python 3.11 a collection during a parse can make it fail
     try:
         body: list[ast.stmt] = ast.parse(path.read_text(encoding="utf-8")).body
     except (SyntaxError, ValueError) as error:
@@ -184,31 +185,31 @@ def fault_of_node(node: str, root: Path) -> str | None:
 
 
 def table(manifests: Sequence[Manifest]) -> str:
-    lines = [f"{'manifest':<16}{'carried':>9}{'settled':>9}{'not yet':>9}{'total':>9}"]
+    lines = [f"{'manifest':<16}{'tested':>12}{'superseded':>12}{'not yet':>12}{'total':>12}"]
     for manifest in manifests:
-        counts = [manifest.count(state) for state in ("test", "settled", "status")]
-        cells = "".join(f"{count:>9}" for count in (*counts, len(manifest.entries)))
+        counts = [manifest.count(state) for state in ("test", "superseded", "status")]
+        cells = "".join(f"{count:>12}" for count in (*counts, len(manifest.entries)))
         lines.append(f"{manifest.name:<16}{cells}")
     return "\n".join([*lines, "", total(manifests)])
 
 
 def total(manifests: Sequence[Manifest]) -> str:
-    carried, settled, left = (
-        sum(manifest.count(state) for manifest in manifests) for state in ("test", "settled", "status")
+    tested, superseded, left = (
+        sum(manifest.count(state) for manifest in manifests) for state in ("test", "superseded", "status")
     )
     promises = sum(len(manifest.entries) for manifest in manifests)
-    return f"{promises} promises: {carried} carried by tests, {settled} settled otherwise, {left} left"
+    return f"{promises} promises: {tested} with tests, {superseded} superseded, {left} without tests"
 
 
 def left(manifests: Sequence[Manifest], issue: str) -> list[Entry]:
-    """What one issue still has to do, in the order of the manifests."""
+    """Return the promises of one issue that have no test, in the order of the manifests."""
     entries = (entry for manifest in manifests for entry in manifest.entries)
     return [entry for entry in entries if entry.states == ("status",) and entry.issue == issue]
 
 
 def main(argv: Sequence[str] | None = None, folder: Path = FOLDER, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(description="Count the promises that tests carry.")
-    parser.add_argument("--left", metavar="ISSUE", choices=ISSUES, help="list what is left for one issue")
+    parser = argparse.ArgumentParser(description="Count the promises that have tests.")
+    parser.add_argument("--left", metavar="ISSUE", choices=ISSUES, help="list the promises of one issue without tests")
     issue: str | None = parser.parse_args(argv).left
     try:
         manifests = load(folder)
@@ -219,7 +220,7 @@ def main(argv: Sequence[str] | None = None, folder: Path = FOLDER, root: Path = 
         print(table(manifests))
     else:
         entries = left(manifests, issue)
-        print("\n".join([*(f"{entry.id:<14}{entry.text}" for entry in entries), f"{len(entries)} left"]))
+        print("\n".join([*(f"{entry.id:<14}{entry.text}" for entry in entries), f"{len(entries)} without tests"]))
     problems = check(manifests, root)
     for problem in problems:
         print(problem, file=sys.stderr)

@@ -1,5 +1,5 @@
-"""Lanes race for one budget in a process that is killed again and again: the model's own bill is never above it, and
-the books are what the journals say. `make test` kills a few times, `make test-all` a hundred."""
+"""Lanes race for one budget in a process that is killed repeatedly: the model's own bill is never above it, and the
+ledger agrees with the journals. `make test` kills a few times, `make test-all` a hundred."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support.budget_life import lines_of
+from support.budget_process import lines_of
 from support.paths import SUPPORT
 
-from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
 from mainstay.core.journal import Record, decode_event
 from mainstay.core.ledger_entries import OpenReservation, ledger_entries
 from mainstay.core.ports import SessionInfo
-from mainstay.core.projections import JournalBatch
+from mainstay.core.projection_ports import JournalBatch
 
 KILLS = 100 if os.environ.get("MAINSTAY_TEST_ALL") else 6
 LANES = 6
 DOLLARS = 1.0 if KILLS == 100 else 0.06
-LIFE = SUPPORT / "budget_life.py"
+LIFE = SUPPORT / "budget_process.py"
 Sums = dict[tuple[str, str], list[int]]
 
 
@@ -91,7 +91,7 @@ def billed(home: Path) -> int:
     return sum(map(int, (home / "bill").read_text().split()))
 
 
-def test_u3_kills_cost_no_more_than_the_budget_and_the_books_stay_exact(tmp_path: Path) -> None:
+def test_u3_kills_cost_no_more_than_the_budget_and_the_ledger_stays_exact(tmp_path: Path) -> None:
     """Requirements U3 and SIGIL-014 rest on it: what is reserved is on disk before a call is sent."""
     chance = random.Random(20261116)
     lab = Lab(tmp_path)
@@ -102,7 +102,7 @@ def test_u3_kills_cost_no_more_than_the_budget_and_the_books_stay_exact(tmp_path
             result = lab.run(seed, kill_after=calls, moment_s=chance.choice((0.0, 0.003, 0.02)))
             killed += result["killed"]
             assert billed(tmp_path) <= DOLLARS * NANODOLLARS_PER_DOLLAR if (tmp_path / "bill").exists() else True
-        lab.run(KILLS)  # to the end: whatever was cut is taken up
+        lab.run(KILLS)  # to the end: interrupted turns are resumed
     finally:
         lab.close()
     assert killed == KILLS

@@ -15,16 +15,16 @@ from mainstay.agent.agent_options import GatewayServices
 from mainstay.agent.home_budgets import HomeBudgets
 from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import Config
-from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
-from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR, to_nanodollars
+from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR, to_nanodollars
 from mainstay.core.errors import StreamBroken, Unreachable
 from mainstay.core.events import Reserved, Settled, Waiting
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted, Outcome
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, StreamFinished, TextPiece
-from mainstay.metering.session_accounts import WorkspaceBudgetManager
-from mainstay.store.sqlite.home_database import HomeDatabase
+from mainstay.metering.turn_budgets import WorkspaceBudgetManager
+from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 LANES = 200
 INFO = ModelInfo(name="meter", price_prompt=1.0, price_completion=2.0, price_cached=0.1)
@@ -114,7 +114,7 @@ async def test_workspaces_of_one_process_share_what_the_home_and_its_people_may_
     budgets = BudgetSettings(
         home=PeriodBudgets(month=BudgetEntry(money=0.5)), person=PeriodBudgets(month=BudgetEntry(money=0.3))
     )
-    books = HomeDatabase(str(tmp_path / "gateway.db"))
+    books = HomeProjectionDatabase(str(tmp_path / "gateway.db"))
     await books.open()
     shared = HomeBudgets(tmp_path, SystemClock())
     model, agents = Greedy(), {}

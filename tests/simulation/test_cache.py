@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import cache
+import prompt_cache
 import pytest
 
 
@@ -10,15 +10,15 @@ import pytest
 async def test_u7_over_a_hundred_turns_with_fifty_tools_nearly_every_token_repeats_a_prefix(
     window: int, catalogue: bool
 ) -> None:
-    found = await cache.run(window=window, catalogue=catalogue)
-    assert found["requests"] >= 300
-    assert found["repeated"] >= 0.97
+    result = await prompt_cache.measure(window=window, catalogue=catalogue)
+    assert result["requests"] >= 300
+    assert result["repeated"] >= 0.97
     if window > 100_000:
-        assert (found["folds"], found["breaks"]) == (0, 0)
+        assert (result["folds"], result["breaks"]) == (0, 0)
     else:
-        assert 0 < found["breaks"] <= found["folds"]
+        assert 0 < result["breaks"] <= result["folds"]
 
 
 async def test_u6_a_bare_hello_with_fifty_tools_costs_at_most_1500_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "TURNS", 1)
-    assert (await cache.run(window=128_000, catalogue=True))["hello"] <= 1500
+    monkeypatch.setattr(prompt_cache, "TURNS", 1)
+    assert (await prompt_cache.measure(window=128_000, catalogue=True))["hello"] <= 1500

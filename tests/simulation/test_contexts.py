@@ -129,7 +129,7 @@ async def one_history(seed: int) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
-def test_whatever_the_history_every_request_fits_and_is_sound(share: int) -> None:
+def test_every_request_fits_and_is_valid_for_any_history(share: int) -> None:
     requests = over = 0
     for number in range(HISTORIES):
         seed = share * 100_000 + number

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.invariants import check_life, lines
+from support.invariants import check_home, lines
 from support.paths import SUPPORT
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-LAB = SUPPORT / "lab.py"
+LAB = SUPPORT / "crash_lab.py"
 SHARES = 32 if WHOLE else 1  # of the pairs, each a test of its own
 PROMPTS = ["first, with tools", "second"]
 
@@ -55,7 +55,7 @@ def lab() -> Iterator[Lab]:
     made.close()
 
 
-def life(lab: Lab, deaths: list[tuple[str, int]], seed: int = 0) -> bool:
+def run_with_kills(lab: Lab, deaths: list[tuple[str, int]], seed: int = 0) -> bool:
     """Die as told, then live: finish, and take one more message. False if it never died."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -68,7 +68,7 @@ def life(lab: Lab, deaths: list[tuple[str, int]], seed: int = 0) -> bool:
         lab.run(home, prompts=PROMPTS)
         lab.run(home, prompts=["third, with tools"])
         assert len(lines(home / "replied")) >= 3
-        check_life(home)
+        check_home(home)
         return died
 
 
@@ -87,7 +87,7 @@ def test_f1_killed_at_every_write_and_every_await_nothing_is_lost_or_done_twice(
     most = points(lab)[action]
     assert most > 40, "the lab counts its points"
     shares = 4 if WHOLE or action == "await" else 12  # of the writes a third: the next test has them all
-    died = sum(life(lab, [(action, at)]) for at in range(1 + share, most + 1, shares))
+    died = sum(run_with_kills(lab, [(action, at)]) for at in range(1 + share, most + 1, shares))
     assert died >= most // shares - 5
 
 
@@ -96,12 +96,12 @@ def test_f6_power_loss_and_torn_writes_lose_nothing_acknowledged(lab: Lab, actio
     most = points(lab)[action]
     seeds = range(3 if WHOLE else 1)
     writes = range(1, most + 1) if WHOLE else range(1 + (action == "power"), most + 1, 4)  # by turns
-    died = sum(life(lab, [(action, at)], seed) for seed in seeds for at in writes)
+    died = sum(run_with_kills(lab, [(action, at)], seed) for seed in seeds for at in writes)
     assert died >= (len(writes) - 5) * len(seeds)
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_f2_killed_again_while_recovering_it_still_comes_back(lab: Lab, share: int) -> None:
+def test_f2_killed_again_while_recovering_it_still_recovers(lab: Lab, share: int) -> None:
     most = points(lab)
     pairs = [
         (first, n, second, m)
@@ -111,5 +111,5 @@ def test_f2_killed_again_while_recovering_it_still_comes_back(lab: Lab, share: i
         for m in range(1, most[second] + 1)
     ]
     sample = pairs[share::SHARES] if WHOLE else random.Random(7).sample(pairs, 30)
-    died = sum(life(lab, [(first, n), (second, m)]) for first, n, second, m in sample)
+    died = sum(run_with_kills(lab, [(first, n), (second, m)]) for first, n, second, m in sample)
     assert died > len(sample) // 4

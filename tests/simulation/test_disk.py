@@ -1,4 +1,4 @@
-"""F4, F5, F7, F9, F48: the disk says no. A clear error, nothing lost, and it goes on when the fault is gone."""
+"""F4, F5, F7, F9, F48: the disk fails. A clear error, nothing lost, and it goes on when the fault is gone."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import apsw
 import pytest
+from support.crash_lab import SESSION, say, services
 from support.faulty_vfs import Plan
-from support.invariants import check_life_async, lines
-from support.lab import SESSION, say, services
+from support.invariants import check_home_async, lines
 from support.paths import PYTHONPATH
 
 from mainstay.core.errors import (
@@ -103,7 +103,7 @@ async def test_f4_f5_any_write_or_sync_may_fail_and_it_goes_on_afterwards(action
             assert all(isinstance(error, StoreError | HomeUnusable) for error in errors), errors
             assert all(str(home) in str(error) for error in errors), "an error names the file"
             seen |= {type(error) for error in errors}
-            await check_life_async(home)
+            await check_home_async(home)
     assert seen & {StoreFailed, StoreFull}
 
 
@@ -119,7 +119,7 @@ async def test_f4_a_full_disk_refuses_new_prompts_reads_still_work_and_it_recove
         assert len(await store.read_records(SESSION)) == 4
         plan.action = ""
         assert "during" in await send(lanes, tmp_path, "during")
-    await check_life_async(tmp_path)
+    await check_home_async(tmp_path)
     assert lines(tmp_path / "acked") == ["before", "during"]
 
 
@@ -135,7 +135,7 @@ async def test_f4_a_turn_interrupted_by_a_full_disk_finishes_when_there_is_space
         plan.action = ""
         await asyncio.wait_for(lanes.wait_until_settled(), 20)
         assert "tools" in await send(lanes, tmp_path, "with tools")  # the same id: the reply, not another turn
-    await check_life_async(tmp_path)
+    await check_home_async(tmp_path)
 
 
 FILL = """
@@ -165,10 +165,10 @@ async def test_f4_a_file_size_limit_is_a_clear_error_not_a_crash(tmp_path: Path)
     assert done.stdout.strip() in ("StoreFailed", "StoreFull"), done.stderr
     async with opened(tmp_path, Plan()):  # what was under way is finished where there is space
         pass
-    await check_life_async(tmp_path)
+    await check_home_async(tmp_path)
 
 
-async def test_f7_a_database_held_by_someone_else_is_a_clear_error_and_it_goes_on(tmp_path: Path) -> None:
+async def test_f7_a_database_locked_by_another_process_is_a_clear_error_and_it_goes_on(tmp_path: Path) -> None:
     async with opened(tmp_path, Plan()) as lanes:
         await send(lanes, tmp_path, "before")
         other = apsw.Connection(str(tmp_path / "workspace.db"))
@@ -178,7 +178,7 @@ async def test_f7_a_database_held_by_someone_else_is_a_clear_error_and_it_goes_o
         other.execute("ROLLBACK")
         assert "during" in await send(lanes, tmp_path, "during")
         other.close()
-    await check_life_async(tmp_path)
+    await check_home_async(tmp_path)
 
 
 async def test_f7_a_short_hold_is_waited_for(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_f7_a_short_hold_is_waited_for(tmp_path: Path) -> None:
         asyncio.get_running_loop().call_later(0.1, other.execute, "ROLLBACK")
         assert "during" in await send(lanes, tmp_path, "during")
         other.close()
-    await check_life_async(tmp_path)
+    await check_home_async(tmp_path)
 
 
 async def make_home(home: Path, prompts: int = 5) -> bytes:
@@ -199,7 +199,7 @@ async def make_home(home: Path, prompts: int = 5) -> bytes:
     return (home / "workspace.db").read_bytes()
 
 
-async def test_f9_damaged_pages_are_reported_and_the_file_is_left_alone(tmp_path: Path) -> None:
+async def test_f9_damaged_pages_are_reported_and_the_file_is_not_touched(tmp_path: Path) -> None:
     whole = await make_home(tmp_path)
     path = tmp_path / "workspace.db"
     reported = 0
@@ -265,7 +265,7 @@ async def test_f9_f54_a_file_of_a_newer_release_is_refused_and_untouched(tmp_pat
     assert path.read_bytes() == before
 
 
-def test_f8_the_second_owner_of_a_home_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+def test_f8_the_second_owner_of_a_home_is_refused_and_told_the_first(tmp_path: Path) -> None:
     prepare_home(tmp_path)
     first = HomeLock(tmp_path)
     first.acquire()

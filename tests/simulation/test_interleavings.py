@@ -1,8 +1,8 @@
-"""F1, F12, F13, F14, F15: whatever people, the model, the tools and the machine do, in whatever order, a session
-keeps its promises and then answers one more prompt.
+"""F1, F12, F13, F14, F15: under any order of actions of people, model, tools and machine a session stays consistent and
+then answers one more prompt.
 
-Every example is a whole life on virtual time (see `life_scenes`, which also says what must hold). `make test` plays a
-fixed few hundred, `make test-all` ten times as many.
+Every example is one session on virtual time (see `session_scenes`, which also says what must hold). `make test` plays
+a fixed few hundred, `make test-all` ten times as many.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from support.life_scenes import ACTIONS, ANSWERS, CALLED, CALLS, CUT, END, Scene, Wires, calling, play, seen
+from support.session_scenes import (
+    ACTIONS,
+    ANSWERS,
+    CALLED,
+    CALLS,
+    CUT,
+    END,
+    ProviderEncoders,
+    Scene,
+    calling,
+    play,
+    seen,
+)
 
 from mainstay.core.events import Event, MessageAdded, Received, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.messages import Finish, FinishReason, Text, ToolCall, ToolResult
@@ -38,7 +50,7 @@ scenes = st.builds(
 )
 
 
-def lives(number: int) -> Any:
+def example_settings(number: int) -> Any:
     return settings(
         max_examples=number * 10 if WHOLE else max(number // 2, 1),
         derandomize=not WHOLE,
@@ -50,8 +62,8 @@ def lives(number: int) -> Any:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_any_interleaving_keeps_the_session_whole(share: int) -> None:
-    @lives(200)
+def test_any_interleaving_keeps_the_session_consistent(share: int) -> None:
+    @example_settings(200)
     @given(st.just(share), scenes)  # the share is part of the example, so each draws others
     def lived(_: int, scene: Scene) -> None:
         virtual_run(play(scene))
@@ -64,7 +76,7 @@ unsafe = st.sampled_from([number for number, (name, _) in enumerate(CALLS) if na
 moments = st.sampled_from((0.0, 0.001, 0.003, 0.005, 0.03, 2.9, 3.1, 29.0))
 
 
-@lives(150)
+@example_settings(150)
 @given(
     calls=st.lists(unsafe, min_size=1, max_size=4),
     when=st.lists(st.tuples(moments, st.sampled_from(("crash", "steer", "abort", "prompt"))), min_size=1, max_size=5),
@@ -81,7 +93,7 @@ def test_no_unsafe_effect_happens_twice_and_none_is_denied(
     virtual_run(play(Scene(tuple(actions), (calling(calls), calling(calls)), delay_s, watched=watched)))
 
 
-@lives(120)
+@example_settings(120)
 @given(scenes)
 @example(Scene((("prompt",), ("prompt",), ("wait", 400.0)), (calling((0, 5)), calling((1,))) * 3, 0.0, 600))
 def test_a_small_window_is_never_cut_through_a_turn(scene: Scene) -> None:
@@ -107,7 +119,7 @@ async def test_a_turn_that_ended_while_a_prompt_waited_is_read_whole(size: int) 
     tail = await writing.store.load_tail("s", size)
     assert tail is not None
     view = Session.from_tail(tail)
-    Wires().check(seen(view), asking=False)
+    ProviderEncoders().check(seen(view), asking=False)
     assert [one.event.parts for one in view.queued_inputs.values()] == [(Text("second"),)]
     assert [message.role for message in view.messages] == [
         "user",
@@ -152,5 +164,5 @@ FOUND = {
 
 
 @pytest.mark.parametrize("scene", FOUND.values(), ids=FOUND.keys())
-def test_what_was_found_stays_found(scene: Scene) -> None:
+def test_found_failures_stay_fixed(scene: Scene) -> None:
     virtual_run(play(scene))

@@ -1,5 +1,5 @@
-"""F41: what one workspace knows cannot be reached from another, by name, id, syntax, path or link; and what was
-forgotten is nowhere any more."""
+"""F41: data of one workspace cannot be reached from another, by name, id, syntax, path or link; and forgotten data
+is gone."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def leaks_on_disk(workspace: str, *folders: Path) -> set[str]:
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
-    """Every file and what is in it; but not the files that SQLite makes for whoever has it open."""
+    """Every file and what is in it; but not the files that SQLite makes for open connections."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -131,15 +131,15 @@ def agent_of(home: Path, workspace: str, model: Model, *, vectors: bool = VECTOR
     return Agent(ScriptedProvider(model), tools=[look, dump], home=home, config=config_of(workspace, vectors=vectors))
 
 
-class Known(msgspec.Struct, frozen=True):
-    """What somebody may have learned of a workspace from a log or over a shoulder: names and ids, no content."""
+class LeakedIds(msgspec.Struct, frozen=True):
+    """What an attacker may have learned of a workspace from a log or a screen: names and ids, no content."""
 
     sessions: list[str]
     ids: list[str]
     refs: list[str]
 
 
-async def fill(agent: Agent, model: Model, home: Path, workspace: str) -> Known:
+async def fill(agent: Agent, model: Model, home: Path, workspace: str) -> LeakedIds:
     """A canary in everything that a workspace can hold."""
     marks = model.marks
     folder = home / "workspaces" / workspace
@@ -159,18 +159,18 @@ async def fill(agent: Agent, model: Model, home: Path, workspace: str) -> Known:
     flows = [one.id for one in await agent.memory.list(tag="workflow")]
     assert len(facts) == len(flows) == 1
     messages = [f"plans#{seq}" for seq in range(1, (await agent.sessions.get("plans")).head + 1)]
-    return Known(["plans"], [*messages, free.id, pinned.id, *facts, *flows], ["call_2_1_0", "call_2_1_2"])
+    return LeakedIds(["plans"], [*messages, free.id, pinned.id, *facts, *flows], ["call_2_1_0", "call_2_1_2"])
 
 
 @asynccontextmanager
-async def filled(home: Path, workspace: str) -> AsyncIterator[tuple[Agent, Model, Known]]:
+async def filled(home: Path, workspace: str) -> AsyncIterator[tuple[Agent, Model, LeakedIds]]:
     model = Model(workspace)
     async with agent_of(home, workspace, model) as agent:
         yield agent, model, await fill(agent, model, home, workspace)
 
 
-def attacks(known: Known, home: Path, workspace: str) -> list[str]:
-    """Whatever one could say instead of a name, an id or a query, to get at that workspace."""
+def attacks(known: LeakedIds, home: Path, workspace: str) -> list[str]:
+    """Everything one could send instead of a name, an id or a query, to reach that workspace."""
     folder = home / "workspaces" / workspace
     ids = [*known.sessions, *known.ids, *known.refs]
     ways = [f"{session}/{ref}" for session in known.sessions for ref in known.refs]
@@ -364,7 +364,7 @@ def in_words(home: Path, *arguments: str) -> list[str]:
     return [*arguments, "--home", str(home), "--workspace", "b"]
 
 
-async def both(home: Path) -> Known:
+async def both(home: Path) -> LeakedIds:
     async with filled(home, "a") as (_, _, known):
         pass
     async with filled(home, "b"):
@@ -604,9 +604,7 @@ async def test_f41_a_forgotten_message_is_in_no_file_and_no_context_any_more(res
 
 
 @pytest.mark.parametrize("how", ["forgotten", "deleted"])
-async def test_f41_what_is_forgotten_while_it_is_being_summarised_is_not_in_the_summary(
-    how: str, tmp_path: Path
-) -> None:
+async def test_f41_a_message_forgotten_during_its_summary_is_not_in_the_summary(how: str, tmp_path: Path) -> None:
     model = Model("a")
     async with agent_of(tmp_path, "a", model) as agent:
         await agent.run("plans", f"The word is {model.marks['message']}.")
@@ -629,7 +627,7 @@ async def test_f41_what_is_forgotten_while_it_is_being_summarised_is_not_in_the_
     assert leaks_on_disk("a", tmp_path).isdisjoint({"message", "summary", "object"})
 
 
-async def test_f41_what_is_forgotten_in_a_turn_is_not_folded_by_that_turn(tmp_path: Path) -> None:
+async def test_f41_a_message_forgotten_in_a_turn_is_not_folded_by_that_turn(tmp_path: Path) -> None:
     """The running turn has seen it; nothing that it leaves behind has."""
     mark, filler = canary("a", "message"), "and the weather was changeable all day long " * 30
     folded: list[bool] = []
@@ -678,7 +676,7 @@ async def test_f41_a_forgotten_fact_is_in_no_file_any_more(tmp_path: Path) -> No
         assert await agent.memory.facts() == []
 
 
-def test_f41_the_tests_would_notice_a_leak(tmp_path: Path) -> None:
+def test_f41_these_tests_detect_a_leak(tmp_path: Path) -> None:
     """The ends of canaries are found in text, in values and in bytes."""
     assert leaks("a", f"…{canary('a', 'message').upper()}…", {"x": [canary("a", "object")]}) == {"message", "object"}
     (tmp_path / "file").write_bytes(b"\0\xff" + canary("a", "large").encode()[2:])

@@ -1,5 +1,5 @@
-"""F3: killed at any write or await of a conversation that is being folded and indexed, it has the old context or the
-new one, never half of one; whatever was acknowledged is found, once, and every fold is known, once.
+"""F3: killed at any write or await while it folds and indexes, a conversation has the old context or the new one, never
+half; every acknowledged message is found once, and every fold is known once.
 
 `make test` takes a sample of the points; `make test-all` takes all of them, and pairs.
 """
@@ -23,14 +23,14 @@ from support.paths import SUPPORT
 pytest.importorskip("sqlite_vec")
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-SCRIPT = SUPPORT / "memory_life.py"
+SCRIPT = SUPPORT / "memory_process.py"
 PROMPTS = 7
 LATER = 2  # said by the process that comes after
 SHARES = 8 if WHOLE else 1
 SAMPLE = 14  # points for each way to die
 
 
-class Lives:
+class CrashRuns:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -55,19 +55,19 @@ class Lives:
 
 
 @pytest.fixture(scope="module")
-def lives() -> Iterator[Lives]:
-    made = Lives()
+def crash_runs() -> Iterator[CrashRuns]:
+    made = CrashRuns()
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def points(lives: Lives) -> dict[str, int]:
+def points(crash_runs: CrashRuns) -> dict[str, int]:
     """How many writes and awaits an undisturbed life has; and that it leaves nothing wrong behind."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        result = lives.order(home)
-        assert lives.order(home, "check")["wrong"] == []
+        result = crash_runs.order(home)
+        assert crash_runs.order(home, "check")["wrong"] == []
         assert folds(home) >= 3, "it is long enough to be folded, again and again"
         writes = result["ops"]
         return {"kill": writes, "torn": writes, "power": writes, "await": result["awaits"]}
@@ -82,17 +82,17 @@ def folds(home: Path) -> int:
         db.close()
 
 
-def end(lives: Lives, deaths: list[tuple[str, int]], seed: int) -> int:
+def end(crash_runs: CrashRuns, deaths: list[tuple[str, int]], seed: int) -> int:
     """Die as told, and look; then live on, and look again. How often it really died."""
     died = 0
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for action, at in deaths:
-            if "killed" not in lives.order(home, action=action, at=at, seed=seed):
+            if "killed" not in crash_runs.order(home, action=action, at=at, seed=seed):
                 break
             died += 1
-        lives.order(home, last=PROMPTS + LATER)
-        wrong = lives.order(home, "check")["wrong"]
+        crash_runs.order(home, last=PROMPTS + LATER)
+        wrong = crash_runs.order(home, "check")["wrong"]
         assert wrong == [], f"after {deaths}, seed {seed}: {wrong}"
         assert len((home / "acked").read_text().split()) >= PROMPTS + LATER
         assert folds(home) >= 3
@@ -102,26 +102,26 @@ def end(lives: Lives, deaths: list[tuple[str, int]], seed: int) -> int:
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("action", ["kill", "torn", "power", "await"])
 def test_f3_killed_while_it_folds_and_indexes_there_is_never_half_a_fold_and_nothing_is_lost_or_found_twice(
-    lives: Lives, points: dict[str, int], action: str, share: int
+    crash_runs: CrashRuns, points: dict[str, int], action: str, share: int
 ) -> None:
     most = points[action]
     assert most > 100, "the life has that many points"
     every = range(1, most)
     sample = list(every)[share::SHARES] if WHOLE else random.Random(action).sample(every, SAMPLE)
-    died = sum(end(lives, [(action, at)], seed=at) for at in sample)
+    died = sum(end(crash_runs, [(action, at)], seed=at) for at in sample)
     assert died > len(sample) * 3 // 4
 
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_f3_killed_again_while_it_catches_up_it_still_comes_out_right(
-    lives: Lives, points: dict[str, int], share: int
+    crash_runs: CrashRuns, points: dict[str, int], share: int
 ) -> None:
     chance = random.Random(share)
     died = 0
     count = 100 if WHOLE else 8
     for number in range(count):
         deaths = [(action, chance.randrange(1, points[action])) for action in chance.choices(list(points), k=2)]
-        died += end(lives, deaths, seed=number)
+        died += end(crash_runs, deaths, seed=number)
     assert died > count
 
 
@@ -142,16 +142,16 @@ def test_f3_killed_again_while_it_catches_up_it_still_comes_out_right(
     ],
     ids=["a message", "its words", "a summary", "a fact", "a vector", "what is shown", "the folds", "words"],
 )
-def test_f3_the_checks_would_notice(lives: Lives, harm: str, told: str) -> None:
+def test_f3_the_checks_detect_violations(crash_runs: CrashRuns, harm: str, told: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        lives.order(home)
+        crash_runs.order(home)
         db = apsw.Connection(str(home / "workspace.db"))
         db.execute(harm)
         assert db.changes()
         db.close()
         try:
-            wrong = lives.order(home, "check")["wrong"]
+            wrong = crash_runs.order(home, "check")["wrong"]
         except AssertionError as error:  # the store itself finds it
             wrong = [str(error), told] if "damaged" in str(error) else []
         assert any(told in one for one in wrong), wrong

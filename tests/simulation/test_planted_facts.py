@@ -1,4 +1,4 @@
-"""500 facts through 50 folds: the pinned ones are always before the model, and every other one is found by a tool."""
+"""500 facts through 50 folds: the pinned ones are always in the context, and every other one is found by a tool."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def broken(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["fails", "rubbish", "far too long"])
-async def test_whatever_the_summariser_does_nothing_planted_is_lost(kind: str, tmp_path: Path) -> None:
+async def test_no_planted_fact_is_lost_with_any_behaviour_of_the_summariser(kind: str, tmp_path: Path) -> None:
     model = Model(broken(kind))
     planted = facts(random.Random(11))[:60]
     async with agent_of(model, tmp_path) as agent:
@@ -137,7 +137,7 @@ async def test_whatever_the_summariser_does_nothing_planted_is_lost(kind: str, t
             assert any(secret in hit.text for hit in hits), about
 
 
-async def test_a_process_that_is_gone_in_the_middle_of_a_fold_loses_nothing(tmp_path: Path) -> None:
+async def test_a_process_killed_in_the_middle_of_a_fold_loses_nothing(tmp_path: Path) -> None:
     """Closed while the summariser hangs: the next process folds again, from the same messages."""
     from mainstay.testing import Stall
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.life_scenes import CUT, END, LIMITS, SESSION, Ledger, Play, Scene, calling, random_scene
+from support.session_scenes import CUT, END, LIMITS, SESSION, Ledger, Scene, SceneRun, calling, random_scene
 
 from mainstay.core.events import (
     Event,
@@ -49,7 +49,7 @@ SHARES = 4
 
 
 async def recorded(scene: Scene) -> list[Record]:
-    made = Play(scene)
+    made = SceneRun(scene)
     await made.run()
     await made.end()
     return await made.records()
@@ -61,7 +61,7 @@ def test_a_thousand_sessions_replay_identically(share: int) -> None:
 
     async def one(seed: int) -> None:
         records = await recorded(random_scene(seed))
-        replayed = await replay_journal(records, LIMITS)
+        replayed = await replay_journal(records)
         assert replayed.is_identical, f"seed {seed}: {replayed.difference}"
         assert replayed.records == len(records)
         kinds.update(type(record.event).__name__ for record in records)
@@ -81,7 +81,7 @@ async def test_a_journal_that_stops_anywhere_replays_as_far_as_it_goes() -> None
     """A running session can be replayed too."""
     records = rich()
     for size in range(len(records) + 1):
-        replayed = await replay_journal(records[:size], LIMITS)
+        replayed = await replay_journal(records[:size])
         assert replayed.is_identical, replayed.difference
 
 
@@ -135,7 +135,7 @@ def test_the_rich_session_is_rich() -> None:
 
 async def test_a_missing_record_is_named() -> None:
     for place in range(len(RICH) - 1):
-        replayed = await replay_journal([*RICH[:place], *RICH[place + 1 :]], LIMITS)
+        replayed = await replay_journal([*RICH[:place], *RICH[place + 1 :]])
         assert replayed.difference.startswith(f"record {place + 1} is missing"), replayed
 
 
@@ -144,7 +144,7 @@ async def test_a_record_dropped_without_a_trace_is_noticed(kind: type[Event]) ->
     """The numbers were closed up behind it; what follows no longer fits."""
     places = [place for place, record in enumerate(RICH[:-1]) if isinstance(record.event, kind)]
     for place in places:
-        replayed = await replay_journal(renumbered([*RICH[:place], *RICH[place + 1 :]]), LIMITS)
+        replayed = await replay_journal(renumbered([*RICH[:place], *RICH[place + 1 :]]))
         assert not replayed.is_identical, RICH[place]
         assert replayed.difference.startswith("record ")
 
@@ -155,7 +155,7 @@ async def test_a_changed_order_is_noticed() -> None:
         if isinstance(one.event, FROM_OUTSIDE) or isinstance(two.event, FROM_OUTSIDE):
             continue  # the order in which things come in is theirs to choose
         records = renumbered([*RICH[:place], two, one, *RICH[place + 2 :]])
-        replayed = await replay_journal(records, LIMITS)
+        replayed = await replay_journal(records)
         assert not replayed.is_identical, (one, two)
         named = int(replayed.difference.split()[1])
         assert place <= named <= place + 3, replayed.difference
@@ -233,7 +233,7 @@ async def test_a_changed_record_is_named(change: Callable[[Event], Event | None]
             continue
         tried += 1
         records = [*RICH[:place], Record(record.seq, record.at, event), *RICH[place + 1 :]]
-        replayed = await replay_journal(records, LIMITS)
+        replayed = await replay_journal(records)
         assert not replayed.is_identical, event
         assert replayed.difference.startswith("record "), replayed.difference
         assert replayed.difference.split()[1] == str(record.seq), replayed.difference
@@ -251,7 +251,7 @@ async def test_the_copy_of_an_identical_calls_result_cannot_be_changed() -> None
     assert isinstance(event, ToolFinished)
     forged = msgspec.structs.replace(event, result=msgspec.structs.replace(event.result, content="look elsewhere"))
     records = [*RICH[:place], Record(place + 1, 0, forged), *RICH[place + 1 :]]
-    replayed = await replay_journal(records, LIMITS)
+    replayed = await replay_journal(records)
     assert replayed.difference.startswith(f"record {place + 1} "), replayed
 
 
@@ -284,6 +284,6 @@ async def test_a_session_kept_in_sqlite_replays_identically(tmp_path: Path) -> N
     await lanes.close()
     records = await store.read_records(SESSION)
     await store.close()
-    replayed = await replay_journal(records, LIMITS)
+    replayed = await replay_journal(records)
     assert replayed.is_identical, replayed.difference
     assert (replayed.turns, replayed.records) == (3, len(records))

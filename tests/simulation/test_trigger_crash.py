@@ -1,4 +1,4 @@
-"""U12: every due time has one fate, whatever stops the process and wherever: none is lost, none comes twice.
+"""U12: every due time is handled exactly once, wherever the process is stopped.
 
 A life with triggers of every kind (immediate, one-shot, periodic, checks, a lane that is full, a room) is killed at
 writes of its store, at awaits, and before and after calls on its event files, some twice; the next one finishes it.
@@ -35,14 +35,14 @@ from mainstay.triggers.misfire_policy import TriggerEngineSettings, apply_jitter
 from mainstay.triggers.schedule import TriggerSchedule
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-SCRIPT = SUPPORT / "trigger_life.py"
+SCRIPT = SUPPORT / "trigger_process.py"
 WAYS = ("kill", "torn", "power", "await", "before", "after")
 SHARES = 4 if WHOLE else 1
 SAMPLE = 4  # points for each way to die
 GAP_S = 300  # from the beginning of one life to that of the next
 
 
-class Lives:
+class CrashRuns:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -67,35 +67,35 @@ class Lives:
 
 
 @pytest.fixture(scope="module")
-def lives() -> Iterator[Lives]:
-    made = Lives()
+def crash_runs() -> Iterator[CrashRuns]:
+    made = CrashRuns()
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def points(lives: Lives) -> dict[str, int]:
+def points(crash_runs: CrashRuns) -> dict[str, int]:
     """How many writes, awaits and calls an undisturbed life has at least, for no two are the same; and that it leaves
     nothing wrong behind."""
     results = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
-            results.append(lives.order(Path(folder)))
-            assert lives.order(Path(folder), "check")["wrong"] == []
+            results.append(crash_runs.order(Path(folder)))
+            assert crash_runs.order(Path(folder), "check")["wrong"] == []
     assert sum(result["full"] for result in results) > 0, "some found their lane full"
     writes, awaits, calls = (min(result[name] for result in results) for name in ("ops", "awaits", "calls"))
     return {"kill": writes, "torn": writes, "power": writes, "await": awaits, "before": calls, "after": calls}
 
 
-def end(lives: Lives, deaths: list[tuple[str, int]], seed: int) -> int:
+def end(crash_runs: CrashRuns, deaths: list[tuple[str, int]], seed: int) -> int:
     """Die as told, live on, and look. How often it really died."""
     died = 0
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         for action, at in deaths:
-            died += "killed" in lives.order(home, action=action, at=at, seed=seed, start_s=died * GAP_S)
-        lives.order(home, start_s=len(deaths) * GAP_S)
-        wrong = lives.order(home, "check")["wrong"]
+            died += "killed" in crash_runs.order(home, action=action, at=at, seed=seed, start_s=died * GAP_S)
+        crash_runs.order(home, start_s=len(deaths) * GAP_S)
+        wrong = crash_runs.order(home, "check")["wrong"]
         assert wrong == [], f"after {deaths}, seed {seed}: {wrong}"
     return died
 
@@ -103,25 +103,25 @@ def end(lives: Lives, deaths: list[tuple[str, int]], seed: int) -> int:
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("action", WAYS)
 def test_u12_killed_anywhere_on_the_way_every_due_time_is_dealt_with_once(
-    lives: Lives, points: dict[str, int], action: str, share: int
+    crash_runs: CrashRuns, points: dict[str, int], action: str, share: int
 ) -> None:
     most = points[action]
     assert most > 80, "the life has that many points"
     chance = random.Random(f"{action} {share}")
     every = range(1 + share, most + 1, SHARES)
     chosen = list(every) if WHOLE else sorted(chance.sample(every, SAMPLE))
-    died = sum(end(lives, [(action, at)], seed=at) for at in chosen)
+    died = sum(end(crash_runs, [(action, at)], seed=at) for at in chosen)
     assert died > len(chosen) // 3, "some are over before they come to it, but not all"
 
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_u12_killed_again_while_it_recovers_it_still_loses_and_repeats_nothing(
-    lives: Lives, points: dict[str, int], share: int
+    crash_runs: CrashRuns, points: dict[str, int], share: int
 ) -> None:
     chance = random.Random(share)
     for seed in range(40 if WHOLE else 4):
         ways = chance.choices(WAYS, k=2)
-        end(lives, [(way, chance.randrange(1, points[way])) for way in ways], seed)
+        end(crash_runs, [(way, chance.randrange(1, points[way])) for way in ways], seed)
 
 
 @pytest.mark.parametrize(
@@ -138,15 +138,15 @@ def test_u12_killed_again_while_it_recovers_it_still_loses_and_repeats_nothing(
     ],
     ids=["a time", "a log", "a key", "an input", "a file"],
 )
-def test_u12_the_checks_would_notice(lives: Lives, harm: str, told: str) -> None:
+def test_u12_the_checks_detect_violations(crash_runs: CrashRuns, harm: str, told: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        lives.order(home)
+        crash_runs.order(home)
         db = apsw.Connection(str(home / "workspace.db"))
         db.execute(harm)
         assert db.changes()
         db.close()
-        wrong = lives.order(home, "check")["wrong"]
+        wrong = crash_runs.order(home, "check")["wrong"]
         assert any(told in one for one in wrong), wrong
 
 
@@ -166,8 +166,8 @@ SCHEDULES = (
 POLICIES: tuple[MissedPolicy, ...] = ("once", "skip", "all")
 
 
-class BookDoor:
-    """A door that remembers, over restarts, what it took: once under each key."""
+class DurableSubmissions:
+    """Lanes that remember submissions over restarts: once under each key."""
 
     def __init__(self) -> None:
         self.book: dict[tuple[str, str], int] = {}
@@ -215,7 +215,7 @@ def owed(trigger: Trigger, rules: TriggerEngineSettings, up: list[tuple[int, int
 @virtual
 async def year(where: Path, seed: int) -> None:
     rules = TriggerEngineSettings(catch_up_max=3, scan_interval_s=4 * 3600, sleep_s_max=3600)
-    clock, door, log = VirtualClock(START_MS + 17_000), BookDoor(), InMemoryTriggerLog(runs_max=10**6)
+    clock, door, log = VirtualClock(START_MS + 17_000), DurableSubmissions(), InMemoryTriggerLog(runs_max=10**6)
     folder = EventFolder(str(where / "events"), clock)
     triggers = [
         periodic(f"{number}-{missed}", schedule, timezone=zone, jitter_s=jitter, missed=missed)

@@ -186,7 +186,7 @@ def changes(zone: str, year: int) -> list[int]:
 
 
 def special(zone: str, year: int) -> list[tuple[int, int]]:
-    """A day before and after whatever is special in a year."""
+    """A day before and after each special time of a year."""
     return [(at - DAY, at + DAY) for at in (*changes(zone, year), begins(year) + 59 * DAY)]
 
 

@@ -115,7 +115,7 @@ class Drawn(Tty):
         super().__init__(command, *arguments, rows=rows, columns=columns)
 
     def resize(self, rows: int, columns: int) -> None:
-        """As a person drags a corner of the window; the kernel tells whoever is in it."""
+        """As a person drags a corner of the window; the kernel notifies the process in it."""
         self._feed()
         self._screen.resize(rows, columns)
         self._size(self.slave, rows, columns)

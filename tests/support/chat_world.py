@@ -21,12 +21,12 @@ from mainstay.core.messages import Text
 from mainstay.core.people import ChannelIdentity, Person
 from mainstay.core.ports import Context, Options
 from mainstay.gateway.channel_router import ChannelRouter
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
 from mainstay.gateway.room_routing import ChannelRoutingSettings
 from mainstay.gateway.workspace import Workspace
-from mainstay.lane.pending_replies import PendingReply
-from mainstay.operations.inputs import accept_prompt
+from mainstay.lane.replies import PendingReply
+from mainstay.operations.input_submission import accept_prompt
 from mainstay.providers.scripted import Script, ScriptedProvider, Step
 from mainstay.store.memory.people_store import InMemoryPeopleStore
 from mainstay.testing.channel_rig import ChannelRig, PostedMessage, eventually
@@ -98,7 +98,7 @@ class World:
         await self.board.start(channels or [rig.channel for rig in self.rigs])
 
     def make_board(self) -> ChannelRouter:
-        gateway = Gateway(self.workspace, self.people, FixedHome(self.people, "main"))
+        gateway = OperationGateway(self.workspace, self.people, FixedHome(self.people, "main"))
         return ChannelRouter(gateway, self.rules, SystemClock(), lambda name: self.mails[name], self.folder)
 
     async def end(self, drain_s: float = 5.0) -> None:

@@ -142,6 +142,13 @@ class FakeModel:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
+    def wait_for_prompt(self, text: str) -> None:
+        """Wait until the model was asked this. It answers slowly, so the turn is running then."""
+        end = time.monotonic() + COMMAND_S
+        while not any(text in json.dumps(request["messages"][-1:]) for request in list(self.requests)):
+            assert time.monotonic() < end, f"the model was not asked {text!r}"
+            time.sleep(0.01)
+
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
@@ -159,10 +166,10 @@ class Command:
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(SOURCE),
             "MAINSTAY_HOME": str(self.home),
-            "OLLAMA_HOST": "127.0.0.1:9",  # nobody is there
+            "OLLAMA_HOST": "127.0.0.1:9",  # no server is there
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
-            "LANGUAGE": "C",  # else every option's help is looked up in catalogues that nobody has
+            "LANGUAGE": "C",  # else every option's help is looked up in catalogues that do not exist
             "TZ": "UTC",
         }
         if model_url:

@@ -1,4 +1,4 @@
-"""Whole conversations on a platform: from what somebody says there to the answer that they see, and no more than that.
+"""Whole conversations on a platform: from a user's message to the answer that they see, and no more than that.
 
 class TestMyChannel(ConversationSuite):
     def make(self, where: Path) -> AbstractAsyncContextManager[Rig]: ...
@@ -27,7 +27,7 @@ class ConversationSuite(ChannelSuiteBase):
         async with self.make(where) as rig, running(World(where / "world", rig, script=_script)) as world:
             yield world, rig
 
-    async def test_a_mention_is_answered_where_it_was_said_and_twice_told_once(self, tmp_path: Path) -> None:
+    async def test_a_mention_is_answered_in_its_room_and_a_repeated_one_once(self, tmp_path: Path) -> None:
         async with self.world(tmp_path) as (world, rig):
             id = await rig.send_message(rig.room, "how are you?", mention=True)
             answer = await world.shown(rig, rig.room, "how are you?")
@@ -48,7 +48,7 @@ class ConversationSuite(ChannelSuiteBase):
             await rig.send_message(rig.room, "without naming you", thread=answer.thread)
             assert (await world.shown(rig, rig.room, "without naming you")).thread == answer.thread
 
-    async def test_strangers_get_a_code_and_nothing_else(self, tmp_path: Path) -> None:
+    async def test_unknown_users_get_only_a_code(self, tmp_path: Path) -> None:
         async with self.world(tmp_path) as (world, rig):
             skip_unless(bool(rig.direct_room), "direct messages")
             world.people.set_declared((), ())
@@ -57,7 +57,7 @@ class ConversationSuite(ChannelSuiteBase):
             assert len(await rig.posted_messages(rig.direct_room)) == 1
             assert not world.models["main"].asked
 
-    async def test_an_answer_whose_fate_is_unknown_is_shown_once(self, tmp_path: Path) -> None:
+    async def test_an_answer_with_an_unknown_delivery_is_shown_once(self, tmp_path: Path) -> None:
         """F45"""
         async with self.world(tmp_path) as (world, rig):
             await rig.accept_then_drop()
@@ -67,7 +67,7 @@ class ConversationSuite(ChannelSuiteBase):
             assert sum("re: " in one.text for one in await rig.posted_messages(rig.room)) == 1
             assert receipt.state == ("unknown" if rig.channel.capabilities.idempotency == "none" else "sent")
 
-    async def test_a_platform_that_asks_for_patience_gets_it(self, tmp_path: Path) -> None:
+    async def test_a_platforms_retry_time_is_respected(self, tmp_path: Path) -> None:
         async with self.world(tmp_path) as (world, rig):
             await rig.limit_rate(1)
             await rig.send_message(rig.room, "short", mention=True)

@@ -74,7 +74,7 @@ class Discord:
         self.intents = 0
         self.refuse_s = 0.0
         self.swallow = False
-        self.close_code = 0  # whoever identifies is sent away with it
+        self.close_code = 0  # a client that identifies is closed with it
         self._nonces: dict[str, str] = {}
         self._sockets: list[Socket] = []
         self._told: dict[str, list[tuple[int, str, Any]]] = {}  # of a session: what it was told, for a resume
@@ -125,7 +125,7 @@ class Discord:
         return id
 
     def cut(self) -> None:
-        """Every connection, in the middle of whatever it does."""
+        """Every connection, at any point."""
         for transport in self._open:
             transport.abort()
         self._open.clear()
@@ -359,7 +359,7 @@ class Discord:
         await mine.send(0, {}, next(self._seq), "RESUMED")
 
     async def forget_sessions(self) -> None:
-        """As after a long break: whoever comes must begin anew."""
+        """As after a long break: clients must identify again."""
         self._told.clear()
         await self.tell_all(9, False)
 

@@ -54,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         try:
             self._answer(self.model.say(messages))
-        except OSError:  # whoever asked is gone
+        except OSError:  # the client is gone
             self.close_connection = True
 
     def _answer(self, said: Said) -> None:

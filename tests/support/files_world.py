@@ -9,17 +9,22 @@ from typing import Any
 
 import msgspec
 
+from mainstay.agent.builtin_tool_factory import load_tool_builder
+from mainstay.core.builtin_tool_table import BUILT_IN_TOOLS
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, FileOriginLabel, SessionFolders
 from mainstay.store.memory.file_labels import InMemoryFileLabels
-from mainstay.tools.apply_patch import create_apply_patch_tool
 from mainstay.tools.base import SessionFileAccess
-from mainstay.tools.edit import create_edit_tool
-from mainstay.tools.glob import create_glob_tool
-from mainstay.tools.grep import create_grep_tool
-from mainstay.tools.ls import create_ls_tool
-from mainstay.tools.read import create_read_tool
-from mainstay.tools.write import create_write_tool
+from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.grep import GrepTool
+
+
+def list_file_tools() -> list[str]:
+    """Return the built-in tools that need nothing but files."""
+    from mainstay.agent.config_warnings import build_inspection_tools
+
+    built = [tool for tool in build_inspection_tools() if tool.name in BUILT_IN_TOOLS]
+    return [tool.name for tool in built if tool.capabilities and set(tool.capabilities) <= {"fs.read", "fs.write"}]
 
 
 class World:
@@ -32,16 +37,12 @@ class World:
         self.grounds = SessionFolders(cwd=str(self.root), writable=(str(self.root),))
         self.labels = InMemoryFileLabels()
         files = SessionFileAccess(lambda session: self.grounds, self.labels)
-        made = (
-            create_read_tool,
-            create_write_tool,
-            create_edit_tool,
-            create_apply_patch_tool,
-            create_ls_tool,
-            create_glob_tool,
-        )
-        tools = [*(make(files) for make in made), create_grep_tool(files, grep_s)]
-        self.tools: dict[str, Tool] = {tool.name: tool for tool in tools}
+        self.tools: dict[str, Tool] = {}
+        for name in list_file_tools():
+            tool = load_tool_builder(name)(ToolDependencies(file_access=files))
+            assert tool is not None
+            self.tools[name] = tool
+        self.tools["grep"] = GrepTool(files, grep_s)
         self.calls = 0
         self.context: ToolContext
 

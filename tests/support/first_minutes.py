@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import select
 import signal
 import subprocess
@@ -44,9 +45,14 @@ def recall_it_in_a_new_session(mainstay: Command) -> None:
 
 def be_aborted(mainstay: Command) -> None:
     """In the midst of an answer: the command ends at once, what was said is kept, and the conversation goes on."""
-    process = mainstay.start("run", "--session", "stopped", "Count from 1 to 500 in words, one after another.")
+    terminal, stdout = pty.openpty()  # only a terminal gets an answer before it is complete
+    words = mainstay.argv("run", "--session", "stopped", "Count from 1 to 500 in words, one after another.")
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE, text=True, env=mainstay.env,
+        cwd=mainstay.folder,
+    )  # fmt: skip
     try:
-        begun = _first_words(process)
+        begun = _first_words(process, terminal)
         process.send_signal(signal.SIGINT)
         told = time.monotonic()
         _, err = process.communicate(timeout=60)
@@ -54,6 +60,8 @@ def be_aborted(mainstay: Command) -> None:
     finally:
         process.kill()
         process.wait()
+        os.close(terminal)
+        os.close(stdout)
     assert process.returncode == 130, err
     assert took_s < 20, f"it took {took_s:.1f} s to stop"
     outcome = [one for one in _records(mainstay, "stopped") if one["kind"] == "TurnEnded"][-1]["outcome"]
@@ -101,14 +109,12 @@ def _called(mainstay: Command, session: str) -> set[str]:
     return {one["result"]["name"] for one in finished if not one["result"].get("is_error")}
 
 
-def _first_words(process: subprocess.Popen[str]) -> str:
-    """As soon as a few of them are there."""
-    assert process.stdout is not None
+def _first_words(process: subprocess.Popen[str], terminal: int) -> str:
+    """Read the first words of an answer, as soon as a few of them are there."""
     until, heard = time.monotonic() + PATIENCE_S, b""
     while len(heard.split()) < 3:
         assert time.monotonic() < until, "nothing was said"
-        if select.select([process.stdout], [], [], 0.2)[0]:
-            piece = os.read(process.stdout.fileno(), 4096)
-            assert piece or process.poll() is None, process.stderr.read() if process.stderr else ""
-            heard += piece
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        if select.select([terminal], [], [], 0.2)[0]:
+            heard += os.read(terminal, 4096)
     return heard.decode(errors="replace")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mainstay.agent.agent import Agent
+from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.errors import InputRefused
 from mainstay.gateway.people import People
 from mainstay.gateway.workspace import Workspace
-from mainstay.operations.runtime import RemovedWorkspace, ServerStatus
+from mainstay.operations.runtime_protocols import RemovedWorkspace, ServerStatus
 
 
 class FixedHome:
@@ -24,6 +25,9 @@ class FixedHome:
 
     async def remove_workspace(self, name: str) -> RemovedWorkspace:
         raise InputRefused(f"the workspace {name!r} is fixed")
+
+    async def load_budget_report(self, workspace: str | None) -> BudgetReport:
+        return BudgetReport()
 
     def status(self) -> ServerStatus:
         return ServerStatus(version="0", at=[], workspaces=list(self._names or ()), channels={}, unready={})

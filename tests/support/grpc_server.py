@@ -12,7 +12,7 @@ from mainstay import Agent
 from mainstay.agent.agent import get_uvloop_factory
 from mainstay.agent.system_clock import SystemClock
 from mainstay.core.tools import tool
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
 from mainstay.gateway.workspace import Workspace
 from mainstay.server.grpc.authentication import GrpcSettings
@@ -39,17 +39,21 @@ async def serve(home: Path, port: int) -> None:
     people = People(InMemoryPeopleStore(), SystemClock())
     await people.open()
     async with Agent(ScriptedProvider(model), tools=[wait], home=home) as agent:
-        desk = await opened_workspace(agent)
+        opened = await opened_workspace(agent)
 
-        async def office(workspace: str) -> Workspace:
-            return desk
+        async def find_workspace(workspace: str) -> Workspace:
+            return opened
 
         def listening(at: int) -> None:
             print(at, flush=True)
 
         settings = GrpcSettings(drain_s=0.2)
         await serve_grpc(
-            Gateway(office, people, FixedHome(people)), settings, f"127.0.0.1:{port}", stop, on_listening=listening
+            OperationGateway(find_workspace, people, FixedHome(people)),
+            settings,
+            f"127.0.0.1:{port}",
+            stop,
+            on_listening=listening,
         )
 
 

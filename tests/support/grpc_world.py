@@ -24,7 +24,7 @@ from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Tool
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
 from mainstay.gateway.workspace import Workspace
 from mainstay.providers.scripted import Script, ScriptedProvider
@@ -100,7 +100,7 @@ class World:
 
 
 class Caller:
-    """A client as anybody would write it."""
+    """A usual client."""
 
     def __init__(self, stub: Any, channel: Any, key: str) -> None:
         self.stub = stub
@@ -154,7 +154,7 @@ def trailing(error: grpc.aio.AioRpcError) -> dict[str, Any]:
 
 
 def details(error: grpc.aio.AioRpcError) -> tuple[Any, Any]:
-    """google.rpc.ErrorInfo and RetryInfo, as everybody reads them."""
+    """google.rpc.ErrorInfo and RetryInfo, as clients read them."""
     status = status_pb2.Status.FromString(trailing(error)["grpc-status-details-bin"])
     assert status.code == error.code().value[0]
     assert status.message == error.details()
@@ -177,7 +177,7 @@ async def served(
     **config: Any,
 ) -> AsyncIterator[World]:
     """A gateway with one agent for each of these workspaces, whose model says what is in its script."""
-    async with offices(models, tools, home, config) as (gateway, agents):
+    async with opened_workspaces(models, tools, home, config) as (gateway, agents):
         stop = asyncio.Event()
         port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         settings = settings or GrpcSettings(drain_s=1.0, workspace=next(iter(models)))
@@ -193,11 +193,11 @@ async def served(
 
 
 @asynccontextmanager
-async def offices(
+async def opened_workspaces(
     models: dict[str, Script], tools: Sequence[Tool], home: Path | None, config: dict[str, Any]
-) -> AsyncIterator[tuple[Gateway, dict[str, Agent]]]:
+) -> AsyncIterator[tuple[OperationGateway, dict[str, Agent]]]:
     agents: dict[str, Agent] = {}
-    desks: dict[str, Workspace] = {}
+    workspaces: dict[str, Workspace] = {}
     people = People(InMemoryPeopleStore(), SystemClock())
     await people.open()
     try:
@@ -205,14 +205,14 @@ async def offices(
             where = ":memory:" if home is None else home / name
             made = Config(workspace=name, **config)
             agent = agents[name] = Agent(ScriptedProvider(script), tools=list(tools), home=where, config=made)
-            desks[name] = await opened_workspace(agent)
+            workspaces[name] = await opened_workspace(agent)
 
         async def find(workspace: str) -> Workspace:
-            if workspace not in desks:
+            if workspace not in workspaces:
                 raise WorkspaceUnknown(f"there is no workspace {workspace[:80]!r}")
-            return desks[workspace]
+            return workspaces[workspace]
 
-        yield Gateway(find, people, FixedHome(people)), agents
+        yield OperationGateway(find, people, FixedHome(people)), agents
     finally:
         for agent in agents.values():
             await agent.aclose()

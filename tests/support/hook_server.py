@@ -50,8 +50,8 @@ HOOKS = {
 }
 
 
-class Door:
-    """The Door port on lanes, as small as it can be."""
+class LaneAdapter:
+    """A minimal adapter from triggers to lanes."""
 
     def __init__(self, lanes: LaneRegistry, store: SqliteStore) -> None:
         self._lanes = lanes
@@ -80,7 +80,7 @@ class Door:
         return ""
 
 
-class House:
+class WebhookRig:
     """A home with webhooks. `answer` is what the model says."""
 
     def __init__(self, folder: Path, *, answer: Callable[[Context, Options], Step] | None = None) -> None:
@@ -104,7 +104,9 @@ class House:
         await self.store.open()
         await self.lanes.resume_unfinished()
         self.log = self.store.trigger_log()
-        self.deliveries = WebhookDeliveryHandler(Door(self.lanes, self.store), self.log, self.clock, self._follow)
+        self.deliveries = WebhookDeliveryHandler(
+            LaneAdapter(self.lanes, self.store), self.log, self.clock, self._follow
+        )
 
     def _follow(self, run: TriggerRun, reply: Awaitable[Reply]) -> None:
         self.runs.append(run)
@@ -148,15 +150,15 @@ async def serving(app: Any) -> Any:
         at.close()
 
 
-async def live(folder: Path) -> None:
-    house = House(folder)
-    await house.open()
+async def run_process(folder: Path) -> None:
+    rig = WebhookRig(folder)
+    await rig.open()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with serving(house.app()) as port:
+    async with serving(rig.app()) as port:
         print(port, flush=True)
         await stop.wait()
-    await house.close()
+    await rig.close()
 
 
 def loop_of(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -169,4 +171,4 @@ def loop_of(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=loop_of(sys.argv[2])) as runner:
-        runner.run(live(Path(sys.argv[1])))
+        runner.run(run_process(Path(sys.argv[1])))

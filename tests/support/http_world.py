@@ -19,7 +19,7 @@ from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Tool
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
 from mainstay.gateway.workspace import Workspace
 from mainstay.providers.scripted import Script, ScriptedProvider
@@ -54,7 +54,7 @@ class Answer(msgspec.Struct):
         return str(told["error"]["type"])
 
 
-class Heard(msgspec.Struct):
+class ServerSentEvent(msgspec.Struct):
     """A server-sent event."""
 
     event: str
@@ -104,7 +104,7 @@ class World:
     @asynccontextmanager
     async def hear(
         self, path: str, body: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None
-    ) -> AsyncIterator[AsyncIterator[Heard]]:
+    ) -> AsyncIterator[AsyncIterator[ServerSentEvent]]:
         """Server-sent events, read as they come."""
         given = {
             "Accept": "text/event-stream",
@@ -141,14 +141,14 @@ async def _lines(source: aiohttp.StreamReader) -> AsyncIterator[str]:
             yield line.decode()
 
 
-async def _events(lines: aiohttp.StreamReader) -> AsyncIterator[Heard]:
+async def _events(lines: aiohttp.StreamReader) -> AsyncIterator[ServerSentEvent]:
     fields: dict[str, str] = {}
     async for line in _lines(lines):
         if line:
             name, _, value = line.partition(":")
             fields[name] = value.removeprefix(" ")
         elif "data" in fields:
-            yield Heard(fields["event"], json.loads(fields["data"]), int(fields.get("id", 0)))
+            yield ServerSentEvent(fields["event"], json.loads(fields["data"]), int(fields.get("id", 0)))
             fields = {}
 
 
@@ -187,7 +187,7 @@ async def world(
             return opened[workspace]
 
         web = settings or HttpSettings(workspace=MAIN)
-        app = create_app(Gateway(find, people, FixedHome(people, web.workspace, workspaces)), web)
+        app = create_app(OperationGateway(find, people, FixedHome(people, web.workspace, workspaces)), web)
         made = await stack.enter_async_context(serving(app, people, agents, bounds))
         yield made
 

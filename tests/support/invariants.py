@@ -1,4 +1,4 @@
-"""What must hold of a life in the lab, whatever was done to it: seen from its journal, its ledger and its acks."""
+"""Invariants of a crashed and recovered home: checked on its journal, its ledger and its acknowledgements."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ async def read_journal(home: Path) -> list[Record]:
         await store.close()
 
 
-def check_life(home: Path) -> None:
-    asyncio.run(check_life_async(home))
+def check_home(home: Path) -> None:
+    asyncio.run(check_home_async(home))
 
 
-async def check_life_async(home: Path) -> None:
+async def check_home_async(home: Path) -> None:
     db = apsw.Connection(str(home / "workspace.db"))
     assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     db.close()

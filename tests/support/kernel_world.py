@@ -1,4 +1,4 @@
-"""A small world for the kernel: a store, a scripted model, tools, and the lanes over them.
+"""A test world for the kernel: a store, a scripted model, tools, and the lanes over them.
 
 `virtual` runs a test on time that jumps. `crash` ends a world the way a killed process ends: nothing more of
 it reaches the store, and `after` opens the next one on what was kept.
@@ -23,9 +23,9 @@ from mainstay.core.outcome import Reply
 from mainstay.core.ports import NO_TOKEN_COUNT, IdempotencyKey, Provider, SessionInfo, Store
 from mainstay.core.session import Session
 from mainstay.lane.event_hub import EventHub
-from mainstay.lane.pending_replies import PendingReply
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.replay import replay_journal
+from mainstay.lane.replies import PendingReply
 from mainstay.lane.services import LaneServices
 from mainstay.observe.session_export import full_history
 from mainstay.store.sqlite.store import SqliteStore
@@ -49,7 +49,7 @@ else:
     StoreBase = object  # an inherited method of the protocol would hide `__getattr__`
 
 
-class Mortal(StoreBase):
+class KillableStore(StoreBase):
     """A store as one process sees it: once that process is dead, nothing it does arrives any more."""
 
     def __init__(self, kept: Store) -> None:
@@ -121,7 +121,7 @@ class World:
         self.provider: Any = ScriptedProvider(script) if isinstance(script, list) or callable(script) else script
         self.limits = limits or Limits()
         self.clock = clock or VirtualClock()
-        self.store = Mortal(store or MemoryStore())
+        self.store = KillableStore(store or MemoryStore())
         self.hub = EventHub(self.limits.watcher_buffer_max)
         self.services = LaneServices(
             store=self.store,
@@ -159,7 +159,7 @@ class World:
         return Watched(self.hub, key)
 
     async def crash(self) -> None:
-        """The process is gone: whatever it had not written is lost."""
+        """The process is gone: everything unwritten is lost."""
         self.store.dead = True
         await self.lanes.close()
         await self.store.close()
@@ -197,7 +197,7 @@ class World:
         return [part for message in await self.history(key) for part in message.parts if isinstance(part, ToolResult)]
 
     async def check_replay(self, key: str = "s") -> None:
-        outcome = await replay_journal(await self.records(key), self.limits)
+        outcome = await replay_journal(await self.records(key))
         assert outcome.is_identical, outcome.difference
 
 
@@ -210,7 +210,7 @@ def make_store(kind: str, where: Path) -> Store:
 
 
 async def turns(times: int = 10) -> None:
-    """Let the loop go round, so that whatever is ready has happened."""
+    """Let the loop go round, so that everything that is ready has run."""
     for _ in range(times):
         await asyncio.sleep(0)
 

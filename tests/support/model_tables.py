@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mainstay.providers.anthropic.models import ANTHROPIC_MODELS
 from mainstay.providers.gemini.models import GEMINI_MODELS
-from mainstay.providers.known_models import KnownModel
+from mainstay.providers.model_lookup import KnownModel
 from mainstay.providers.openai import compatible_model_info
 from mainstay.providers.openai.models import OPENAI_MODELS
 

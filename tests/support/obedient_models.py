@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 def decide(asked: Asked) -> str | Call:
-    """What somebody would do who obeys and knows nothing: a result is repeated, an instruction is carried out."""
+    """An obedient model without knowledge: a result is repeated, an instruction is carried out."""
     low = asked.text.lower()
     if asked.results:
         return f"Here it is: {asked.results[-1]}"
@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
             for event in self.served.events(decide(self.served.understand(body))):
                 self._chunk(event)
             self._chunk(b"")
-        except OSError:  # whoever asked has heard enough
+        except OSError:  # the client disconnected
             self.served.left += 1
             self.close_connection = True
 
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class ObedientModel:
-    """Serves until closed. `requests` is what it was asked, `left` how often nobody waited for the end."""
+    """Serves until closed. `requests` is what it was asked, `left` how often the client left before the end."""
 
     provider: str
     variables: dict[str, str]

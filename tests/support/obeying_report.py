@@ -1,5 +1,5 @@
-"""All cases, counted: how many attacks there are and how many were contained, how many tasks and how many were asked
-about. For `python tests/acceptance/obeying.py --report`."""
+"""Counts all cases: attacks and how many were contained, tasks and how many needed an approval. For `python
+tests/support/obeying.py --report`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from support.obeying import Setup
+from support.obeying_attack_paths import WAYS, Attack, attack
 from support.obeying_goals import BY_ID, GOALS
-from support.obeying_later import LEFT, attack_later
+from support.obeying_later_sessions import LEFT, attack_later
 from support.obeying_tasks import TASKS, perform
-from support.obeying_ways import WAYS, Attack, attack
 
 OUT = Path(__file__).parents[2] / "benchmarks" / "results" / "obeying.json"
 
@@ -69,7 +69,7 @@ async def report() -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     if arguments != ["--report"]:
-        raise SystemExit("python tests/acceptance/obeying.py --report")
+        raise SystemExit("python tests/support/obeying.py --report")
     made = asyncio.run(report())
     OUT.write_text(json.dumps(made, indent=1) + "\n")
     print(OUT.read_text())

@@ -17,7 +17,7 @@ from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import AccessScope, Person, PersonRole
 from mainstay.core.ports import Tool
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
 from mainstay.gateway.workspace import Workspace
 from mainstay.providers.scripted import Script, ScriptedProvider
@@ -33,7 +33,9 @@ HOLDS_S = 30.0
 class World:
     """A server that runs, and ways to ask it."""
 
-    def __init__(self, gateway: Gateway, agents: dict[str, Agent], providers: dict[str, ScriptedProvider]) -> None:
+    def __init__(
+        self, gateway: OperationGateway, agents: dict[str, Agent], providers: dict[str, ScriptedProvider]
+    ) -> None:
         self.gateway = gateway
         self.agents = agents
         self.providers = providers
@@ -114,15 +116,15 @@ async def served(
 ) -> AsyncIterator[World]:
     """One agent for each of these workspaces, whose model says what is in its script."""
     scripts: dict[str, Script] = script if isinstance(script, dict) else {"default": script}
-    desks: dict[str, Workspace] = {}
+    workspaces: dict[str, Workspace] = {}
     people = People(InMemoryPeopleStore(), SystemClock())
 
     async def find(workspace: str) -> Workspace:
-        if workspace not in desks:
+        if workspace not in workspaces:
             raise WorkspaceUnknown(f"there is no workspace {workspace[:80]!r}")
-        return desks[workspace]
+        return workspaces[workspace]
 
-    world = World(Gateway(find, people, FixedHome(people)), {}, {})
+    world = World(OperationGateway(find, people, FixedHome(people)), {}, {})
     await people.open()
     try:
         for name, told in scripts.items():
@@ -130,11 +132,11 @@ async def served(
             where = ":memory:" if home is None else home / name
             made = Config(workspace=name, **(config or {}))
             agent = world.agents[name] = Agent(provider, tools=list(tools), home=where, config=made)
-            desks[name] = await opened_workspace(agent)
+            workspaces[name] = await opened_workspace(agent)
         world.app = create_app(
             world.gateway, web or HttpSettings(workspace=next(iter(scripts))), routes=create_openai_routes()
         )
-        connector = aiohttp.TCPConnector(force_close=True)  # nobody is waited for in the end
+        connector = aiohttp.TCPConnector(force_close=True)  # no caller is waited for in the end
         async with listening(world.app) as world.port, aiohttp.ClientSession(connector=connector) as world.http:
             yield world
     finally:

@@ -30,11 +30,11 @@ from mainstay.core.people import Principal
 from mainstay.gateway.home_socket import RemoteAgent
 from mainstay.gateway.service import GatewayService
 from mainstay.operations.caller import OWNER, Caller
-from mainstay.operations.entry import OperationEntry
 from mainstay.operations.operation import Operation
-from mainstay.operations.turns import Abort, Accepted, Prompt, Steer
+from mainstay.operations.operation_entry import OperationEntry
+from mainstay.operations.turns import Accepted
 from mainstay.providers.scripted import Script, ScriptedProvider
-from mainstay.server.grpc import messages, operations_schema
+from mainstay.server.grpc import message_types, operations_schema
 from mainstay.server.grpc.agent_schema import create_descriptor_pool
 from mainstay.server.http_operations import OperationCodec
 from mainstay.server.mcp_server import McpServer
@@ -69,6 +69,7 @@ class Bench:
         self.service: GatewayService
         self.url = ""
         self.grpc = ""
+        self.key = ""  # the API key that HTTP and gRPC clients send; without one they are the owner
         self.browser: aiohttp.ClientSession
 
     def make(self, config: Config) -> Agent:
@@ -100,12 +101,13 @@ class Bench:
 
 
 @asynccontextmanager
-async def serving(folder: Path, script: Script) -> AsyncIterator[Bench]:
+async def serving(folder: Path, script: Script, config: str = "") -> AsyncIterator[Bench]:
+    """Serve a home; `config` is added to its mainstay.yaml."""
     bench = Bench(folder / "home", script)
     bench.home.mkdir(mode=0o700)
     bench.work.mkdir()
     write_skill(bench.home / "skills" / SKILL)
-    (bench.home / "mainstay.yaml").write_text(YAML.replace("WORK", str(bench.work)))
+    (bench.home / "mainstay.yaml").write_text(YAML.replace("WORK", str(bench.work)) + config)
     (bench.home / "mainstay.yaml").chmod(0o600)
     bench.service = service = GatewayService(bench.home, load_config(bench.home, env={}), bench.make)
     stop, now = asyncio.Event(), asyncio.Event()
@@ -135,7 +137,11 @@ async def serving(folder: Path, script: Script) -> AsyncIterator[Bench]:
 
 async def run_in_library(bench: Bench, entry: OperationEntry, request: Operation[Any]) -> Any:
     """`Agent.execute`. An agent has no home around it: what is about the home goes through the gateway of the process
-    that owns it, and an agent says so."""
+    that owns it, and an agent says so. With a key, the gateway runs it for the person of the key."""
+    if bench.key:
+        principal = bench.service.people.authenticate_key(bench.key)
+        assert principal is not None
+        return bench.shown(entry, request, await bench.service.gateway.execute(principal, request))
     if needs_home(entry):
         try:
             await bench.agent.execute(request)
@@ -202,7 +208,7 @@ def _ask(bench: Bench, codec: OperationCodec, request: Operation[Any], accept: s
         for field in msgspec.structs.fields(codec.rest_type)
         if field.required or getattr(request, field.name) != _default(field)
     }
-    headers = {"Accept": accept}
+    headers = {"Accept": accept} | ({"Authorization": f"Bearer {bench.key}"} if bench.key else {})
     if codec.has_body:
         url = URL(f"{bench.url}{path}", encoded=True)
         return bench.browser.request(codec.route.method, url, json=given, headers=headers)
@@ -219,7 +225,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def grpc_message(name: str) -> Any:
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{messages.PACKAGE}.{name}"))
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{message_types.PACKAGE}.{name}"))
 
 
 def _pool() -> Any:
@@ -233,12 +239,10 @@ _known: Any = None
 
 
 async def run_over_grpc(bench: Bench, entry: OperationEntry, request: Operation[Any]) -> Any:
-    """`mainstay.v1.Operations`; turns are in `mainstay.v1.Agent`."""
     async with grpc.aio.insecure_channel(bench.grpc) as channel:
-        if entry.request in operations_schema.IN_AGENT_SERVICE:
-            return await _run_in_agent_service(channel, request)
         call = channel.unary_unary(f"/{operations_schema.SERVICE}/{entry.name}")
-        raw = await call(_encoded(entry, request), timeout=HOLDS_S)
+        metadata = (("authorization", f"Bearer {bench.key}"),) if bench.key else ()
+        raw = await call(_encoded(entry, request), timeout=HOLDS_S, metadata=metadata)
         response = operations_schema.response_struct(entry)
         if response is None:
             assert raw == b""
@@ -250,14 +254,11 @@ async def run_over_grpc(bench: Bench, entry: OperationEntry, request: Operation[
 
 async def stream_over_grpc(bench: Bench, entry: OperationEntry, request: Operation[Any]) -> AsyncIterator[str]:
     async with grpc.aio.insecure_channel(bench.grpc) as channel:
-        if isinstance(request, Prompt):
-            asked: Any = messages.StreamWeaveRequest(session=request.session, text=request.text or "")
-            call = channel.unary_stream(f"/{messages.SERVICE}/StreamWeave")(protobuf.encode(asked), timeout=HOLDS_S)
-        else:
-            method = f"/{operations_schema.SERVICE}/{operations_schema.STREAM_PREFIX}{entry.name}"
-            call = channel.unary_stream(method)(_encoded(entry, request), timeout=HOLDS_S)
+        method = f"/{operations_schema.SERVICE}/{operations_schema.STREAM_PREFIX}{entry.name}"
+        metadata = (("authorization", f"Bearer {bench.key}"),) if bench.key else ()
+        call = channel.unary_stream(method)(_encoded(entry, request), timeout=HOLDS_S, metadata=metadata)
         async for raw in call:
-            yield protobuf.decode(raw, messages.GrpcEvent).type
+            yield protobuf.decode(raw, message_types.GrpcEvent).type
 
 
 def _with_zeros(fields: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
@@ -282,29 +283,10 @@ def _encoded(entry: OperationEntry, request: Operation[Any]) -> bytes:
     fields = msgspec.to_builtins(request)
     del fields["operation"]
     given = {name: value for name, value in fields.items() if value is not None}
-    encoded: bytes = json_format.ParseDict(given, grpc_message(f"{entry.name}Request")()).SerializeToString()
+    encoded: bytes = json_format.ParseDict(
+        given, grpc_message(operations_schema.request_name(entry))()
+    ).SerializeToString()
     return encoded
-
-
-async def _run_in_agent_service(channel: grpc.aio.Channel, request: Operation[Any]) -> Any:
-    async def call(method: str, asked: Any, answer: Any) -> Any:
-        raw = await channel.unary_unary(f"/{messages.SERVICE}/{method}")(protobuf.encode(asked), timeout=HOLDS_S)
-        return protobuf.decode(raw, answer)
-
-    match request:
-        case Prompt():
-            asked = messages.WeaveRequest(session=request.session, text=request.text or "")
-            reply = await call("Weave", asked, messages.GrpcReply)
-            outcome = {"type": reply.outcome.capitalize()}
-            return {"session": reply.session, "turn": reply.turn, "text": reply.text, "outcome": outcome}
-        case Steer():
-            asked = messages.SteerRequest(session=request.session, text=request.text or "")
-            steered = await call("Steer", asked, messages.SteerResponse)
-            return {"session": request.session, "sequence": steered.sequence}
-        case Abort():
-            asked = messages.AbortRequest(session=request.session)
-            return {"aborted": (await call("Abort", asked, messages.AbortResponse)).aborted}
-    raise AssertionError(f"{type(request).__name__} is in no service")
 
 
 # --- MCP -----------------------------------------------------------------------------------------

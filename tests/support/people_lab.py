@@ -1,4 +1,4 @@
-"""What the tests of people share: time that they move, and people on a store of their choice."""
+"""Shared by the tests of people: a clock that tests move, and people on any store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where plugins are tried: hosts around the fixture programs, calls through a real toolbox, and what is left after."""
+"""Test rig for plugins: hosts around the fixture programs, calls through a real toolbox, and checks for leftovers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from mainstay.core.journal_wording import CURRENT
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import ToolContext
@@ -41,7 +42,7 @@ ACTIONS = (
 GUARDS = Guardrails(GuardrailOptions(), b"0" * 32, ())
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class PluginSetup(msgspec.Struct, frozen=True, kw_only=True):
     """How a plugin of the lab differs from the usual one."""
 
     name: str = "bad"
@@ -54,10 +55,10 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     protected: tuple[str, ...] = ()
 
 
-USUAL = Given()
+USUAL = PluginSetup()
 
 
-def plugin(mode: str, where: Path, given: Given = USUAL) -> Plugin:
+def plugin(mode: str, where: Path, given: PluginSetup = USUAL) -> Plugin:
     manifest = PluginManifest(
         name=given.name,
         version="1.0",
@@ -79,7 +80,7 @@ def plugin(mode: str, where: Path, given: Given = USUAL) -> Plugin:
     )
 
 
-def host(mode: str, where: Path, sandbox: Sandbox, given: Given = USUAL) -> PluginHost:
+def host(mode: str, where: Path, sandbox: Sandbox, given: PluginSetup = USUAL) -> PluginHost:
     state = given.state if given.state is not None else InMemoryPluginState()
     return PluginHost(plugin(mode, where, given), sandbox, state, settings=given.pace)
 
@@ -92,7 +93,7 @@ async def call(host: PluginHost, text: str = "", action: str = "do", session: st
     prepared = toolbox.prepare(asked)
     assert isinstance(prepared, PreparedCall), prepared
     context = ToolContext(session, 1, 1, asked.id, lambda event: None)
-    return await toolbox.execute(asked, prepared, context, TurnControl(), is_resumed=False)
+    return await toolbox.execute(asked, prepared, context, TurnControl(), is_resumed=False, wording=CURRENT)
 
 
 # --- what is left --------------------------------------------------------------------------------

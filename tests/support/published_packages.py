@@ -1,6 +1,6 @@
 """Published programs for tests: installed once below `.cache/` of the checkout, or a reason why they cannot be had.
 
-Run as a program it fetches what the whole suite needs; so nobody waits for it who comes later.
+Run as a program it fetches what the whole suite needs; so later tests need not wait for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 INSTALL_S = 240
-UNREACHABLE = CACHE / "npm-unreachable"  # whoever found out spares the others the wait
+UNREACHABLE = CACHE / "npm-unreachable"  # the first failure spares the others the wait
 ASK_AGAIN_S = 900
 PATIENCE = ("--fetch-retries=0", "--fetch-timeout=20000")
 

@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._part()
 
     def answer_and_wait(self) -> None:
-        """Half of it, then nothing until somebody lets it go on."""
+        """Half of it, then nothing until it is released."""
         self._part()
         self.wfile.write(self.rest[:HALF])
         self.wfile.flush()

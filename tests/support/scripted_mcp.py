@@ -217,7 +217,7 @@ class Server:
         return self.text("flooded")
 
     def do_answers(self, id: Any, arguments: Any, params: Any) -> Any:
-        """To what nobody asked, without end; each is slow to take apart."""
+        """Unsolicited responses without end; each is slow to decode."""
         values = [{}] * 200_000
         line = json.dumps({"jsonrpc": "2.0", "id": "nobody", "result": {"content": values}}).encode() + b"\n"
         while True:

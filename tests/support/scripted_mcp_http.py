@@ -21,7 +21,7 @@ class Site:
         self.does = ""
         self.location = ""
         self.status = 0  # of all answers, where it is not 0
-        self.unasked = b""  # what whoever listens hears, again and again
+        self.unasked = b""  # sent to listeners repeatedly
         self.nods = True  # to what it is told
         self.session = "first"
         self.sessions = 0
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         try:
             self.wfile.write(body)
-        except OSError:  # nobody reads any more
+        except OSError:  # no client reads any more
             self.close_connection = True
 
     def say(self, id: Any, rest: dict[str, Any], **headers: str) -> None:

@@ -38,7 +38,7 @@ class SignalPlatform:
         self.groups = {GROUP}
         self.people = {str(person["uuid"]): person for person in (ANN, BOB)}
         self.envelopes: dict[str, dict[str, Any]] = {}  # by the ids that we know them by
-        self.undelivered: list[dict[str, Any]] = []  # what the network keeps until somebody receives
+        self.undelivered: list[dict[str, Any]] = []  # what the network keeps until a client receives
         self.messages: list[dict[str, Any]] = []  # ours
         self.files: dict[str, bytes] = {}
         self.typing: list[str] = []

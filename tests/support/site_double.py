@@ -26,7 +26,7 @@ def moved(location: str, status: int = 302) -> bytes:
 class Site:
     """Answers each request with the next of `answers` (the last one again and again): bytes, or something to do.
 
-    `hang` leaves the connection open after that; `gone` is set when whoever asked has gone away.
+    `hang` leaves the connection open after that; `gone` is set when the client has disconnected.
     """
 
     def __init__(self, *answers: bytes | Act, hang: bool = False, tls: bool = False) -> None:

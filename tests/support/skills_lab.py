@@ -40,7 +40,7 @@ def skill_at(
 
 
 def tree(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """Everything in it, whatever it is."""
+    """Everything in it."""
     found = {}
     for path in sorted(folder.rglob("*")):
         kind = stat.S_IFMT(path.lstat().st_mode)
@@ -117,7 +117,7 @@ def interrupted(at: int, how: Callable[[], None]) -> Iterator[list[int]]:
 
 
 def do(work: str, scene: Path) -> None:
-    """On a scene: `source/NAME` are skills from elsewhere, `home/skills` is a skills folder, `other` another one."""
+    """On a scene: `source/NAME` are skills to install, `home/skills` is a skills folder, `other` another one."""
     from mainstay.skills import installer
 
     skills, other = scene / "home" / "skills", scene / "other" / "skills"

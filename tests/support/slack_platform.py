@@ -1,6 +1,6 @@
 """Slack as a test plays it: a workspace on loopback that speaks the Web API, socket mode and the Events API.
 
-Arguments, answers, errors and envelopes have the shapes that Slack documents. What nobody acknowledges is told again,
+Arguments, answers, errors and envelopes have the shapes that Slack documents. What is not acknowledged is sent again,
 on the next connection or when a test says so; Slack would do that after a while.
 """
 
@@ -252,7 +252,7 @@ class Platform(Workspace):
         super().__init__()
         self.sockets: list[web.WebSocketResponse] = []
         self.most_sockets = 0  # at a time
-        self.unheard: dict[str, Answer] = {}  # envelopes that nobody acknowledged, by their ids
+        self.unheard: dict[str, Answer] = {}  # unacknowledged envelopes, by their ids
         self.acknowledged: list[Answer] = []
         self.greets = True
         self.tickets: set[str] = set()
@@ -366,7 +366,7 @@ class Platform(Workspace):
         self.envelope("events_api", callback(event))
 
     def envelope(self, kind: str, payload: Any) -> str:
-        """To one of those who are connected; if nobody is, to the next who will be."""
+        """To one of the connected clients; if there is none, to the next one."""
         id = f"e-{len(self.acknowledged)}-{len(self.unheard)}-{self.stamp()}"
         made = {"envelope_id": id, "type": kind, "payload": payload, "accepts_response_payload": False}
         self.unheard[id] = made
@@ -374,7 +374,7 @@ class Platform(Workspace):
         return id
 
     def push(self, message: Any) -> None:
-        """As it is, whatever it is."""
+        """As it is."""
         if live := [one for one in self.sockets if not one.closed]:
             socket = live[-1]
             work = socket.send_str(message) if isinstance(message, str) else self._send(socket, message)

@@ -26,7 +26,7 @@ def main(url: str, *words: str) -> int:
 
 
 def _set(words: Sequence[str]) -> int:
-    from mainstay.cli.commands.agent_access import load_agent_setup
+    from mainstay.cli.commands.agent_setup import load_agent_setup
     from mainstay.cli.parser.root import parse_arguments
     from mainstay.core.errors import MainstayError
 

@@ -1,4 +1,4 @@
-"""Databases to ask hostile questions: the same shop in each, with secrets beside it that no answer may hold."""
+"""Databases for hostile queries: the same shop in each, with secrets that no answer may hold."""
 
 from __future__ import annotations
 

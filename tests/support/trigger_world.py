@@ -1,4 +1,4 @@
-"""A small world for triggers: an event folder, lanes behind a door, a log, and a clock that tests move.
+"""A test world for triggers: an event folder, lanes, a log, and a clock that tests move.
 
 `async with world` is one process; the next one finds what it left in the folder, the store and the log.
 """
@@ -36,10 +36,10 @@ from mainstay.lane.services import LaneServices
 from mainstay.store.memory.trigger_log import InMemoryTriggerLog
 from mainstay.testing import MemoryStore, ScriptedProvider, VirtualClock, virtual_run
 from mainstay.triggers.async_event_folder import AsyncEventFolder
-from mainstay.triggers.definition import encode_trigger
 from mainstay.triggers.engine import TriggerEngine
 from mainstay.triggers.event_folder import EventFolder
 from mainstay.triggers.misfire_policy import TriggerEngineSettings
+from mainstay.triggers.trigger_json import encode_trigger
 from mainstay.triggers.trigger_state import TriggerStatus
 from mainstay.turn.toolbox import Toolbox
 
@@ -73,7 +73,7 @@ def one_shot(name: str, schedule: str, **more: Any) -> Trigger:
     return Trigger(name=name, kind="one-shot", text=f"this is {name}", schedule=schedule, **{"target": BELLS, **more})
 
 
-class Crowd(ScriptedProvider):
+class ConcurrencyCounter(ScriptedProvider):
     """Counts how many ask it at the same time."""
 
     now = most = 0
@@ -88,8 +88,8 @@ class Crowd(ScriptedProvider):
             self.now -= 1
 
 
-class LaneDoor:
-    """The Door port as an application has it, less the cleaning of what comes from outside."""
+class LaneAdapter:
+    """An adapter from triggers to lanes as an application has it, without sanitising of untrusted input."""
 
     def __init__(self, lanes: LaneRegistry, store: Store) -> None:
         self._lanes = lanes
@@ -165,7 +165,7 @@ class World:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> World:
-        self.provider = Crowd(self.script, clock=self.clock, delay_s=self.delay_s)
+        self.provider = ConcurrencyCounter(self.script, clock=self.clock, delay_s=self.delay_s)
         self.lanes = LaneRegistry(
             LaneServices(
                 store=self.store,
@@ -178,7 +178,7 @@ class World:
         )
         await self.lanes.resume_unfinished()
         self.folder = EventFolder(str(self.where / "events"), self.clock)
-        self.door = LaneDoor(self.lanes, self.store)
+        self.door = LaneAdapter(self.lanes, self.store)
         files = AsyncEventFolder(self.folder, self.aside)
         self.engine = TriggerEngine(files, self.log, self.door, check=self.check, clock=self.clock, rules=self.rules)
         self._running = asyncio.ensure_future(self.engine.run())
@@ -199,7 +199,7 @@ class World:
     # --- what a person does ----------------------------------------------------------------------
 
     def put(self, *triggers: Trigger) -> None:
-        """Write files, as somebody would, and have that noticed."""
+        """Write files, as a user would, and have that noticed."""
         for trigger in triggers:
             path = self.where / "events" / f".{trigger.name}.draft"
             path.parent.mkdir(exist_ok=True)

@@ -24,13 +24,13 @@ from trace_message import CallCounter
 
 import mainstay
 from mainstay.core import worker_threads
-from mainstay.store.sqlite import home_database, writer_thread
+from mainstay.store.sqlite import home_projection_database, writer_thread
 from mainstay.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 SOURCE = Path(mainstay.__file__).parent
 DOUBLES = ("providers/scripted.py", "testing/")  # in the package, but no user's turn calls them
-QUEUE_MODULES = (worker_threads, home_database, writer_thread)  # they hand jobs to threads
+QUEUE_MODULES = (worker_threads, home_projection_database, writer_thread)  # they hand jobs to threads
 PATIENCE_S = 30.0  # for a thread or a socket, while a turn is measured
 SWITCH_INTERVAL_S = 1000.0  # of threads that do not wait
 

@@ -2,7 +2,7 @@
 
 What runs is `mainstay.cli.main.main` in a process of its own, with the arguments, environment, folder and streams that
 it would have been started with. Only the interpreter's start is spared, which is most of what a short command costs.
-Whatever is about that start, and everything under MAINSTAY_TEST_ALL=1, begins as people begin it.
+Tests of that start, and everything under MAINSTAY_TEST_ALL=1, begins as people begin it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run_warm(
         ours.settimeout(timeout_s)
         try:
             code = _number(ours)
-            texts = [one.result(timeout_s) for one in told]  # as long as anybody may still write
+            texts = [one.result(timeout_s) for one in told]  # as long as a process may still write
         except TimeoutError:
             os.kill(pid, signal.SIGKILL)
             raise subprocess.TimeoutExpired(arguments, timeout_s) from None
@@ -188,7 +188,7 @@ def _reap(running: dict[int, socket.socket]) -> None:
             try:
                 telling.sendall((b"%d" % os.waitstatus_to_exitcode(status)).ljust(WIDTH))
             except OSError:
-                pass  # whoever asked waits no longer
+                pass  # the caller waits no longer
 
 
 def _reopen() -> None:
@@ -225,7 +225,7 @@ def _end(code: int) -> NoReturn:
     """Like the interpreter, which then takes every module apart: that costs more than most commands do."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    gc.collect()  # whoever says something when nobody needs them any more
+    gc.collect()  # output that is no longer needed
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""Somebody else's program that talks to a webhook channel: it posts signed messages, takes ours, and has files."""
+"""A third-party program that uses a webhook channel: it posts signed messages, receives ours, and has files."""
 
 from __future__ import annotations
 

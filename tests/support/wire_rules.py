@@ -1,4 +1,4 @@
-"""What model APIs refuse in a history, as far as they have told: each rule here is a 400 there."""
+"""Rules of model APIs for a history, as far as documented: each violation is a 400."""
 
 from __future__ import annotations
 

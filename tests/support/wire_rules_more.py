@@ -1,4 +1,4 @@
-"""What the younger APIs refuse in a history: each rule here is a 400 there."""
+"""Rules of the younger model APIs for a history: each violation is a 400."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of `deploy/`: they are what their readers take them for, name what there is, and hold no secret."""
+"""The files of `deploy/`: valid, without dangling names, and without secrets."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def instructions() -> list[tuple[str, str]]:
     return made
 
 
-def test_the_image_is_small_runs_as_nobody_special_and_says_when_it_is_ready() -> None:
+def test_the_image_is_small_runs_as_an_unprivileged_user_and_reports_its_readiness() -> None:
     steps = instructions()
     last = max(number for number, (name, _) in enumerate(steps) if name == "FROM")
     final = steps[last:]
@@ -123,7 +123,7 @@ def test_the_image_is_small_runs_as_nobody_special_and_says_when_it_is_ready() -
     assert not any(name == "ADD" or "curl" in words or "http" in words for name, words in steps if name == "RUN")
 
 
-def test_what_the_image_copies_is_there() -> None:
+def test_files_that_the_image_copies_exist() -> None:
     for name, words in instructions():
         if name == "COPY" and not words.startswith("--from"):
             *sources, _ = words.split()
@@ -143,12 +143,12 @@ def test_the_image_installs_extras_that_there_are() -> None:
         assert set(wanted.split(",")) <= known.keys(), wanted
 
 
-def test_nothing_is_installed_by_a_name_that_is_somebody_elses() -> None:
+def test_nothing_is_installed_by_a_name_of_another_project() -> None:
     for page in (DEPLOY.parent / "README.md", *DEPLOY.iterdir(), *(DEPLOY.parent / "docs").rglob("*.md")):
         assert not re.search(r"pip install\s+(-\w+\s+)*['\"]?mainstay\b", page.read_text()), page.name
 
 
-def test_the_home_is_the_same_volume_whichever_way_the_container_is_run() -> None:
+def test_the_home_is_the_same_volume_in_every_way_to_run_the_container() -> None:
     compose = yaml.safe_load(read("compose.yaml"))
     (mounted,) = compose["services"]["mainstay"]["volumes"]
     source, _, target = mounted.partition(":")
@@ -169,7 +169,7 @@ def test_no_file_holds_a_secret(name: str) -> None:
     assert not re.search(r"(?i)(api_?key|token|secret|password)\s*[=:]\s*[\"']?[A-Za-z0-9_-]{8,}", text)
 
 
-def test_what_the_environment_sets_can_be_configured(tmp_path: Path) -> None:
+def test_settings_from_the_environment_can_be_configured(tmp_path: Path) -> None:
     found = [pair for name in ("Containerfile", "compose.yaml") for pair in OVERRIDE.findall(read(name))]
     assert len(found) >= 4
     config = load_config(tmp_path, env=dict(found)).config
@@ -199,7 +199,7 @@ def test_every_command_that_is_named_is_one(command: str) -> None:
         pytest.fail(str(error))
 
 
-def test_commands_are_found_to_be_looked_at() -> None:
+def test_commands_to_check_are_found() -> None:
     assert {"serve", "init", "init --yes", "doctor", "user add ann --role admin", "user key ann"} <= set(commands())
     assert "user list" in commands()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
 from mainstay.core.components import Component
-from mainstay.core.embedder_settings import EmbedderFactoryContext, EmbedderOptions
+from mainstay.core.embedder_settings import EmbedderCheckContext, EmbedderFactoryContext, EmbedderOptions
+from mainstay.core.health import CheckFinding
 
 
 class TrigramOptions(EmbedderOptions, frozen=True, kw_only=True):
@@ -24,11 +25,18 @@ COMPONENT = Component(
     summary="Letter trigrams, on this machine; any language, misspelled words too.",
     settings=TrigramOptions,
     factory="mainstay_trigram_embedder:build_trigram_embedder",
+    check="mainstay_trigram_embedder:check_trigram_embedder",
 )
 
 
 def build_trigram_embedder(model: str, options: TrigramOptions, context: EmbedderFactoryContext) -> TrigramEmbedder:
     return TrigramEmbedder(options.dimensions)
+
+
+def check_trigram_embedder(
+    model: str, options: TrigramOptions, context: EmbedderCheckContext
+) -> Iterator[CheckFinding]:
+    yield CheckFinding("Memory", "ok", f"full-text and semantic search; trigrams, {options.dimensions} dimensions")
 
 
 class TrigramEmbedder:

@@ -20,7 +20,7 @@ from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.journal import BLANKED_BODY, Record, decode_event, encode_event, redact_event, remove_facts
 from mainstay.core.memory_tiers import Fact
 from mainstay.core.ports import IdempotencyKey, SessionInfo, SessionTail
-from mainstay.core.workspace_store import StoreComponent, StoreLocation
+from mainstay.core.store_components import StoreComponent, StoreLocation
 
 
 class FilesOptions(StoreOptions, frozen=True, kw_only=True):

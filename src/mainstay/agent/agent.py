@@ -26,7 +26,7 @@ from mainstay.core.tools import FunctionTool
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.event_feed import Subscription, follow_turn
 from mainstay.operations.execute import execute, open_stream
-from mainstay.operations.inputs import accept_prompt, build_envelope
+from mainstay.operations.input_submission import abort_turn, accept_prompt, accept_validated_prompt, steer_turn
 from mainstay.operations.operation import Operation
 from mainstay.operations.turns import import_messages
 
@@ -106,10 +106,12 @@ class Agent(AgentClient):
         parts = to_parts(prompt)
         if schema is not None:
             parts = (*parts, schema.request_part())
-        runtime = await self.runtime()
-        validate = schema.find_correction if schema is not None else None
+        runtime = self._open_agent or await self.runtime()
         key = runtime.build_session_key(session, sender)
-        pending = await runtime.lanes.get(key).accept(build_envelope(runtime, key, parts, id, sender), validate)
+        if schema is None:
+            pending = await accept_prompt(runtime, key, parts, id=id, sender=sender)
+        else:
+            pending = await accept_validated_prompt(runtime, key, parts, schema.find_correction, id=id, sender=sender)
         # other callers may wait for the same reply under this id: cancelling this one must not cancel theirs
         reply = await (asyncio.shield(pending.reply) if id else pending.reply)
         if schema is None:
@@ -138,22 +140,17 @@ class Agent(AgentClient):
     async def steer(self, session: str, text: PromptInput, *, id: str = "", sender: str = "") -> None:
         runtime = await self.runtime()
         key = runtime.build_session_key(session, sender)
-        await runtime.lanes.get(key).steer(build_envelope(runtime, key, to_parts(text), id, sender))
+        await steer_turn(runtime, key, to_parts(text), id=id, sender=sender)
 
     async def abort(self, session: str, *, sender: str = "") -> bool:
         runtime = await self.runtime()
-        return await runtime.lanes.get(runtime.build_session_key(session, sender)).abort()
+        return await abort_turn(runtime, runtime.build_session_key(session, sender))
 
     async def import_history(
         self, session: str, messages: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str] | None = None
     ) -> None:
         runtime = await self.runtime()
         await import_messages(runtime, runtime.build_session_key(session, ""), messages, metadata or {})
-
-    async def problems(self) -> list[str]:
-        """Return one sentence for each configured part that could not be used: a plugin that has changed, for
-        example."""
-        return list((await self.runtime()).problems)
 
     async def settled(self) -> None:
         """Return when nothing is running or waiting."""

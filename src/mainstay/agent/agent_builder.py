@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstay.agent.agent_options import AgentOptions, GatewayServices
-from mainstay.agent.allow_rules import AllowRuleStore
+from mainstay.agent.allow_rule_store import AllowRuleStore
 from mainstay.agent.home_paths import checked_workspace_folder
 from mainstay.agent.memory_context import AgentFolders, MemoryContext, build_context_rules, build_summariser
 from mainstay.agent.model_providers import ModelProviders
@@ -36,35 +36,37 @@ from mainstay.agent.trust_setup import (
     is_url_denied,
     log_rule_warnings,
 )
-from mainstay.agent.workspace_stores import build_store
-from mainstay.config.schema import CHANNEL_TOOLS, Config, expand_builtin_tools
+from mainstay.agent.workspace_stores import build_store, get_auxiliary_stores, warn_unused_store
+from mainstay.config.schema import Config, expand_builtin_tools
 from mainstay.core.audit import AuditReader
+from mainstay.core.budget_reports import BudgetReport
+from mainstay.core.builtin_tool_table import CHANNEL_TOOLS, runs_commands
 from mainstay.core.chat_addresses import PlatformMessage
 from mainstay.core.error_reports import ErrorStore
 from mainstay.core.input_envelope import InputEnvelope, check_session_name, session_key
 from mainstay.core.judges import JudgePanel
 from mainstay.core.ports import Clock, ContextContributor, Store, Tool
-from mainstay.core.tool_ports import FileLabelStore, Sandbox
-from mainstay.core.workspace_store import WorkspaceStore
+from mainstay.core.store_components import AuxiliaryStores
+from mainstay.core.tool_ports import FileLabelStore, Sandbox, Scheduler
 from mainstay.lane.event_hub import EventHub
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.services import LaneServices
 from mainstay.lane.sub_agents import SubAgentRunner
 from mainstay.memory.service import MemoryService
 from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
-from mainstay.operations.runtime import SkillInfo
+from mainstay.operations.runtime_protocols import SkillInfo
 from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
-from mainstay.store.memory.workspace_store import get_workspace_store
 from mainstay.trust.guards.guardrails import Guardrails
 from mainstay.trust.policy import Policy
 from mainstay.turn.dependencies import TrustServices
 from mainstay.turn.toolbox import Toolbox
 
 if TYPE_CHECKING:
-    from mainstay.agent.builtin_tools import BuiltInTools
+    from mainstay.agent.builtin_tool_factory import BuiltInTools
     from mainstay.agent.external_tools import ExternalTools
     from mainstay.agent.skills_and_patterns import SkillsAndPatterns
     from mainstay.agent.trigger_service import HomeTriggerService
+    from mainstay.observe.span_types import TelemetryOptions
 
 log = logging.getLogger("mainstay")
 # Mainstay's own tools for small models
@@ -94,21 +96,20 @@ class OpenAgent:
         self.allow_rules = parts.allow_rules
         self._parts = parts
         self._exit_stack = exit_stack
+        self._trigger_service: HomeTriggerService | None = None  # created on first use
         memory_context.service.connect(redact=self._redact_records)
         if (builtins := parts.builtins) is not None:
             builtins.spawner.connect(SubAgentRunner(self.lanes, services))
+            builtins.scheduler.connect(self._open_scheduler)
             builtins.outbox.connect(self.lanes, services.store, services.limits.agent_hops_max)
-        self._trigger_service = parts.trigger_service
-        if parts.trigger_service is not None:
-            self._connect_triggers(parts.trigger_service)
 
     @property
     def workspace(self) -> str:
         return self.config.workspace
 
     @property
-    def workspace_store(self) -> WorkspaceStore:
-        return self._parts.workspace.workspace_store
+    def auxiliary_stores(self) -> AuxiliaryStores:
+        return self._parts.workspace.auxiliary_stores
 
     @property
     def is_main(self) -> bool:
@@ -133,24 +134,29 @@ class OpenAgent:
 
     @property
     def trigger_service(self) -> HomeTriggerService | None:
-        """The trigger service, created on first use or for the `schedule` tool. None without a home."""
+        """The trigger service, created on first use. None without a home."""
         if self._trigger_service is None:
             self._trigger_service = _build_trigger_service(self._parts.workspace)
             if self._trigger_service is not None:
                 self._connect_triggers(self._trigger_service)
         return self._trigger_service
 
+    def _open_scheduler(self) -> Scheduler:
+        assert self.trigger_service is not None, "the `schedule` tool is offered only with a home"
+        return self.trigger_service.scheduler
+
     def _connect_triggers(self, trigger_service: HomeTriggerService) -> None:
         """Connect the trigger service to the lanes and to the sandbox."""
         from mainstay.agent.trigger_adapters import LanePromptSubmitter, SandboxWakeCheck  # only needed for triggers
 
-        guards = self.services.trust.guards
-        assert guards is not None, "an agent has guardrails"
         gateway = self._parts.gateway
         threads = gateway.channel_threads if gateway is not None else None
-        submitter = LanePromptSubmitter(self.lanes, self.services.store, guards, self.config, threads)
+        submitter = LanePromptSubmitter(self.lanes, self.services.store, self._parts.guards, self.config, threads)
         wake_check = SandboxWakeCheck(self._parts.sandbox, self._parts.session_folders, self.config)
         trigger_service.connect(submitter, wake_check)
+
+    def telemetry_options(self) -> TelemetryOptions:
+        return self.observability.telemetry_options()
 
     def list_skills(self, session: str) -> list[SkillInfo]:
         return (
@@ -163,6 +169,9 @@ class OpenAgent:
 
     async def wait_for_audit(self) -> None:
         await self.observability.wait_for_audit()
+
+    async def load_budget_report(self, person: str | None = None) -> BudgetReport:
+        return await self.observability.load_budget_report(person)
 
     async def delete_derived(self, session: str) -> None:
         await self.observability.record_deletion(session)
@@ -220,7 +229,7 @@ class OpenWorkspace(msgspec.Struct, frozen=True):
 
     config: Config
     store: Store
-    workspace_store: WorkspaceStore
+    auxiliary_stores: AuxiliaryStores
     folders: AgentFolders | None = None  # None: in memory only
 
     @property
@@ -257,7 +266,7 @@ async def open_agent(options: AgentOptions, config: Config, home: Path | None) -
 
 def _prepare_workspace(store: Store | None, config: Config, home: Path | None) -> OpenWorkspace:
     """Return the workspace with its store, which is not open yet; its folders are created. `store` replaces the
-    configured one. Without a home, the default is an in-memory store."""
+    configured one. Without a home, the default is an in-memory store. Raises ConfigError."""
     folders = None
     if home is not None:
         folder = checked_workspace_folder(home, config.workspace)
@@ -268,13 +277,14 @@ def _prepare_workspace(store: Store | None, config: Config, home: Path | None) -
     elif store is None:
         from mainstay.store.memory.store import MemoryStore  # only needed without a home
 
+        warn_unused_store(config.storage)
         store = MemoryStore()
-    if folders is not None and not isinstance(store, WorkspaceStore):
+    if folders is not None and not isinstance(store, AuxiliaryStores):
         log.warning(
             "%s keeps journals only: file labels, trigger runs, plugin state and queued messages end with this process",
             type(store).__name__,
         )
-    return OpenWorkspace(config, store, get_workspace_store(store, config.limits), folders)
+    return OpenWorkspace(config, store, get_auxiliary_stores(store, config.limits), folders)
 
 
 async def _build_agent(
@@ -288,7 +298,7 @@ async def _build_agent(
     memory_mode = config.tools.memory
     offers_memory = memory_mode == "on" or (memory_mode == "auto" and bool(options.tools))
     memory = await MemoryContext.open(
-        config, store, workspace.workspace_store, folders, clock, offers_tools=offers_memory
+        config, store, workspace.auxiliary_stores, folders, clock, offers_tools=offers_memory
     )
     exit_stack.push_async_callback(memory.close)
     memory_settings = config.sessions.memory
@@ -296,6 +306,9 @@ async def _build_agent(
     parts = await _build_parts(options.gateway, workspace, memory, guards)
     tools = parts.select_tools(options.tools, memory.tools)
     memory_tools = filter_by_name(memory.tools, config.tools.only) if memory_mode != "off" else ()
+    toolbox = _build_toolbox(tools, memory_tools, config, store, guards, clock)
+    if parts.external_tools is not None:
+        toolbox.explain_denied(parts.external_tools.list_denied_names(parts.policy))
     log_rule_warnings(config, (*tools, *memory.tools))
     model = options.model if isinstance(options.model, str) else ""
     observed = ObservabilityDependencies(
@@ -311,7 +324,7 @@ async def _build_agent(
     services = LaneServices(
         store=store,
         provider_for=models.provider_for,
-        tools=_build_toolbox(tools, memory_tools, config, store, guards, clock),
+        tools=toolbox,
         limits=config.limits,
         clock=clock,
         hub=EventHub(config.limits.watcher_buffer_max),
@@ -322,7 +335,7 @@ async def _build_agent(
         context_rules=build_context_rules(config),
         memory_tools=memory_mode,
         small_model_tools=_select_small_model_tools((*tools, *memory_tools), options, parts, memory.tools),
-        trust=parts.build_trust_services(guards, clock),
+        trust=parts.build_trust_services(clock),
         scan_input=build_input_scan(guards, config),
         on_stored=combine_callbacks(memory.indexer.mark_changed, observability.on_stored),
         judges=judges,
@@ -377,10 +390,10 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     session_folders: SessionFolderRegistry
     allow_rules: AllowRuleStore
     policy: Policy
+    guards: Guardrails
     sandbox: Sandbox | None = None  # None: no built-in tool runs commands
     builtins: BuiltInTools | None = None  # None: `tools.builtin` is empty
     skills_and_patterns: SkillsAndPatterns | None = None
-    trigger_service: HomeTriggerService | None = None  # None: no tool needs it
     gateway: GatewayServices | None = None  # None: not in a gateway
     external_tools: ExternalTools | None = None
 
@@ -424,8 +437,8 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
             contributors.append(self._build_folder_contributor())
         return tuple(contributors)
 
-    def build_trust_services(self, guards: Guardrails, clock: Clock) -> TrustServices:
-        services = TrustServices(self.policy, guards, clock.now_ms)
+    def build_trust_services(self, clock: Clock) -> TrustServices:
+        services = TrustServices(self.policy, self.guards, clock.now_ms)
         if self.builtins is not None:  # without file tools there are no paths to judge
             services = msgspec.structs.replace(
                 services, cwd=self.session_folders.cwd, is_own_file=self.builtins.is_own_file
@@ -457,7 +470,7 @@ async def _build_parts(
     names = expand_builtin_tools(config.tools.builtin)
     if gateway is not None and gateway.outbox is not None and names:
         names += CHANNEL_TOOLS
-    labels = await workspace.workspace_store.load_file_labels() if names else None
+    labels = await workspace.auxiliary_stores.load_file_labels() if names else None
     skills = await _open_skills_and_patterns(config, folders, labels)
     skill_folders = skills.skill_folders if skills is not None else None
     allow_rules = AllowRuleStore(folders.workspace if folders is not None else None)
@@ -468,9 +481,9 @@ async def _build_parts(
         session_folders=SessionFolderRegistry(config, folders, memory.writable_files, skill_folders),
         allow_rules=allow_rules,
         policy=policy,
+        guards=guards,
         sandbox=sandbox,
         skills_and_patterns=skills,
-        trigger_service=_build_trigger_service(workspace) if "schedule" in names else None,
         gateway=gateway,
         external_tools=await _open_external_tools(workspace, policy, guards),
     )
@@ -479,30 +492,27 @@ async def _build_parts(
     return msgspec.structs.replace(parts, builtins=_build_builtins(names, parts, labels))
 
 
-def _build_sandbox(names: Sequence[str], config: Config) -> Sandbox | None:
-    if not names:
+def _build_sandbox(names: tuple[str, ...], config: Config) -> Sandbox | None:
+    if not runs_commands(names):
         return None
-    from mainstay.agent.builtin_tools import build_sandbox, needs_sandbox  # imports all built-in tools
+    from mainstay.agent.builtin_tool_factory import build_sandbox  # only needed for commands
 
-    return build_sandbox(config) if needs_sandbox(names) else None
+    return build_sandbox(config)
 
 
 def _build_builtins(names: tuple[str, ...], parts: AgentParts, labels: FileLabelStore) -> BuiltInTools:
-    from mainstay.agent.builtin_tools import (  # imports all of them
-        BuiltInToolDependencies,
-        BuiltInTools,
-        build_fetch_rules,
-    )
+    from mainstay.agent.builtin_tool_factory import BuiltInTools, build_fetch_rules  # only needed for agents with tools
     from mainstay.tools.base import SessionFileAccess
+    from mainstay.tools.dependencies import ToolDependencies
 
     config, gateway = parts.workspace.config, parts.gateway or GatewayServices()
-    dependencies = BuiltInToolDependencies(
+    dependencies = ToolDependencies(
         file_access=SessionFileAccess(parts.session_folders.folders_of, labels),
         sandbox=parts.sandbox,
         has_network=config.sandbox.network,
         fetch_rules=build_fetch_rules(config),
         is_url_denied=partial(is_url_denied, parts.policy),
-        scheduler=parts.trigger_service.scheduler if parts.trigger_service is not None else None,
+        can_schedule=parts.workspace.home is not None,
         outbox=gateway.outbox,
         find_channel=gateway.find_channel,
     )
@@ -515,7 +525,7 @@ def _build_trigger_service(workspace: OpenWorkspace) -> HomeTriggerService | Non
         return None
     from mainstay.agent.trigger_service import HomeTriggerService  # only needed for triggers
 
-    log = workspace.workspace_store.trigger_log()
+    log = workspace.auxiliary_stores.trigger_log()
     return HomeTriggerService(workspace.config, workspace.home, log, SystemClock())
 
 
@@ -537,5 +547,5 @@ async def _open_external_tools(workspace: OpenWorkspace, policy: Policy, guards:
         return None
     from mainstay.agent.external_tools import open_external_tools  # only needed for external tools
 
-    state = workspace.workspace_store.plugin_state()
+    state = workspace.auxiliary_stores.plugin_state()
     return await open_external_tools(workspace.config, workspace.folders, state, policy, guards)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstay.core.judges import AnswerJudge
     from mainstay.judges.judge_declaration import Judge, Scorer
     from mainstay.metering.rate_limiter import RateLimiterRegistry
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
     AgentJudge = AnswerJudge | Judge | Scorer  # what the argument `judges` takes
 
@@ -46,7 +46,7 @@ class GatewayServices(msgspec.Struct, frozen=True):
     channel_threads: ChannelThreadOpener | None = None
     telemetry: Telemetry | None = None
     budgets: HomeBudgets | None = None
-    database: HomeDatabase | None = None
+    database: HomeProjectionDatabase | None = None
     rate_limiters: RateLimiterRegistry | None = None  # of the process
     is_main: bool = False  # the gateway's own workspace: its admins administer the whole home
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mainstay.core.outcome import Reply
 from mainstay.lane.approvals import PendingApproval
 from mainstay.operations import approvals as operations
-from mainstay.operations.client import OperationClient
+from mainstay.operations.client_protocol import OperationClient
 
 
 class AgentApprovals:

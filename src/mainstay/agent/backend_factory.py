@@ -8,7 +8,7 @@ from mainstay.agent.external_tools import ExternalToolEnvironment, refuse_unusab
 from mainstay.agent.tool_name_clashes import find_prefix_clashes, list_installed_plugins
 from mainstay.backends.base import Backend
 from mainstay.backends.factory_context import BackendFactoryContext
-from mainstay.backends.mcp.data_source import McpResourceSummary, McpToolSummary
+from mainstay.backends.mcp.data_source_protocol import McpResourceSummary, McpToolSummary
 from mainstay.config.schema import Config
 from mainstay.core.backend_settings import BackendSettings
 from mainstay.core.components import find_component
@@ -45,12 +45,13 @@ def build_backends(
 
 
 def build_backend(name: str, settings: BackendSettings, context: BackendFactoryContext) -> Backend:
-    """Build one backend without opening it. Raises ConfigError."""
+    """Build one backend without opening it. Raises ConfigError, also for what a factory of another distribution
+    raises."""
     refuse_unusable(settings)
     component = find_component("backend", settings.kind)
     if missing := component.find_missing(settings):
         raise ConfigError(f"'kind: {settings.kind}' needs {missing}")
-    backend: Backend = component.load_factory()(name, settings.resolve_paths(context.home), context)
+    backend: Backend = component.create(name, settings.resolve_paths(context.home), context)
     return backend
 
 

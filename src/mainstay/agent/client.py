@@ -18,10 +18,11 @@ from mainstay.operations.turns import Abort, FileInput, ImportHistory, Prompt, S
 if TYPE_CHECKING:  # each is loaded on first use
     from mainstay.agent.approvals import AgentApprovals
     from mainstay.agent.memory import AgentMemory
-    from mainstay.agent.profile import Profile
     from mainstay.agent.sessions import Sessions
     from mainstay.agent.triggers import AgentTriggers
-    from mainstay.operations.runtime import SkillInfo
+    from mainstay.agent.user_profile import Profile
+    from mainstay.core.budget_reports import BudgetReport
+    from mainstay.operations.runtime_protocols import SkillInfo
 
 R = TypeVar("R")
 PromptInput = str | AnyPart | Sequence[str | AnyPart]
@@ -65,7 +66,8 @@ class AgentClient(ABC):
                 await stream.aclose()
 
     async def steer(self, session: str, text: PromptInput, *, id: str = "", sender: str = "") -> None:
-        """Add a message to the running turn at its next tool boundary; without a running turn it is a prompt."""
+        """Add a message to the running turn at its next tool boundary; without a running turn it is a prompt. The
+        message of another sender than the turn's waits for the next turn."""
         await self.execute(Steer(session=session, parts=to_operation_inputs(text), id=id, sender=sender))
 
     async def abort(self, session: str, *, sender: str = "") -> bool:
@@ -117,7 +119,7 @@ class AgentClient(ABC):
 
     def profile(self, session: str) -> Profile:
         """Return the profile of a session's person: who they are, goals, preferences."""
-        from mainstay.agent.profile import Profile
+        from mainstay.agent.user_profile import Profile
 
         return Profile(session, self)
 
@@ -126,6 +128,20 @@ class AgentClient(ABC):
         from mainstay.operations.home import WhoAmI
 
         return (await self.execute(WhoAmI())).model
+
+    async def problems(self) -> list[str]:
+        """Return one sentence for each configured part that could not be used: a plugin that has changed, for
+        example."""
+        from mainstay.operations.errors_and_audit import ListProblems
+
+        return (await self.execute(ListProblems())).problems
+
+    async def budget(self) -> BudgetReport:
+        """Return what was spent in the home, and how much of each budget of this workspace is used; through the socket
+        of a server, of all workspaces."""
+        from mainstay.operations.budgets import ShowBudget
+
+        return await self.execute(ShowBudget())
 
     async def skills(self, session: str) -> list[SkillInfo]:
         """Return the skills that a session of this name can use."""

@@ -1,18 +1,18 @@
-"""Warnings about a configuration: policy rules that match no tool or argument, external tools that are left out."""
+"""Warnings about a configuration: rules that match no tool or argument, unknown providers, unusable external tools."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from mainstay.config.schema import BUILTIN_TOOLS, Config
-from mainstay.core.errors import InputRefused
+from mainstay.config.schema import Config, ModelEntry
+from mainstay.core.builtin_tool_table import BUILT_IN_TOOLS
+from mainstay.core.components import find_similar_component, has_component, suggest_component
 from mainstay.core.ports import Tool
-from mainstay.core.tool_ports import ScheduledPrompt, SessionFolders
+from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tools import parameter_names
 from mainstay.trust.rules import ToolRule
 
-_CHANNEL_TOOLS = ("upload", "search_channel")  # built in, offered only where a gateway has connected channels
 _SKILL_TOOLS = ("skill", "pattern")  # offered only where there are skills or patterns
 _UNCHECKED_MARKS = ("*", "?", ".", "__")  # in a rule: it names several tools, or one of a plugin; not checked
 
@@ -41,6 +41,37 @@ def check_without_home(config: Config) -> list[str]:
     )
 
 
+def find_unknown_providers(config: Config) -> list[str]:
+    """Return one sentence for every provider that a model or `providers` names, that does not exist, and that has no
+    base URL either: then it would be a server with OpenAI's API."""
+    entries = {entry.model: entry for entry in config.models if isinstance(entry, ModelEntry)}
+    specs = {"model": config.model, **{f"models.{n}": _model_name(entry) for n, entry in enumerate(config.models)}}
+    specs |= {f"workspaces.{name}.model": workspace.model for name, workspace in config.workspaces.items()}
+    specs["sessions.memory.compaction.summary_model"] = config.sessions.memory.compaction.summary_model
+    named = {key: spec.partition("/")[0] for key, spec in specs.items() if spec}
+    named |= {f"providers.{name}": name for name in config.providers}
+    with_address = {name for name, settings in config.providers.items() if settings.base_url}
+    with_address |= {spec.partition("/")[0] for spec, entry in entries.items() if entry.base_url}
+    return [
+        f"{key}: there is no provider {name!r}; {suggest_component('provider', name)}"
+        for key, name in named.items()
+        if name not in with_address and not has_component("provider", name)
+    ]
+
+
+def find_misspelled_providers(config: Config) -> list[str]:
+    """Return one sentence for every server in `providers` whose name is nearly that of a provider."""
+    return [
+        f"providers.{name}: there is no provider {name!r}, so requests to it use OpenAI's API; did you mean {near!r}?"
+        for name, settings in config.providers.items()
+        if settings.base_url and (near := find_similar_component("provider", name))
+    ]
+
+
+def _model_name(entry: str | ModelEntry) -> str:
+    return entry if isinstance(entry, str) else entry.model
+
+
 def find_unusable_tools(config: Config, home: Path) -> list[str]:
     """Return one sentence for every configured plugin, MCP server or backend that cannot be used in this home."""
     if not (config.plugins or config.mcpServers or config.backends):
@@ -55,42 +86,27 @@ def find_unusable_tools(config: Config, home: Path) -> list[str]:
 
 def describe_known_tools(tools: Iterable[Tool]) -> KnownTools:
     """Return these tools with their arguments, and the names of all others that Mainstay may offer."""
-    from mainstay.turn.tool_catalogue import CALL_TOOL, SEARCH_TOOL  # tools that are offered in place of a long list
+    from mainstay.turn.tool_search import CALL_TOOL, SEARCH_TOOL  # tools that are offered in place of a long list
 
-    others = dict.fromkeys((*BUILTIN_TOOLS, *_CHANNEL_TOOLS, *_SKILL_TOOLS, SEARCH_TOOL, CALL_TOOL))
+    others = dict.fromkeys((*BUILT_IN_TOOLS, *_SKILL_TOOLS, SEARCH_TOOL, CALL_TOOL))
     return {**others, **{tool.name: _argument_names(tool) for tool in tools}}
 
 
 def build_inspection_tools() -> list[Tool]:
     """Return every built-in tool, for inspection only: they cannot be run."""
-    from mainstay.agent.builtin_tools import BuiltInToolDependencies, BuiltInTools, build_sandbox  # only for checks
+    from mainstay.agent.builtin_tool_factory import BuiltInTools, build_sandbox  # only for checks
     from mainstay.config.schema import SandboxSettings
     from mainstay.memory.tools import build_memory_tools
     from mainstay.store.memory.file_labels import InMemoryFileLabels
     from mainstay.tools.base import SessionFileAccess
+    from mainstay.tools.dependencies import ToolDependencies
 
-    dependencies = BuiltInToolDependencies(
+    dependencies = ToolDependencies(
         file_access=SessionFileAccess(lambda session: SessionFolders(cwd="/", writable=()), InMemoryFileLabels()),
         sandbox=build_sandbox(Config(sandbox=SandboxSettings(kind="host"))),
-        scheduler=_NullScheduler(),
+        can_schedule=True,
     )
-    return [*BuiltInTools(BUILTIN_TOOLS, dependencies).tools, *build_memory_tools(None)]
-
-
-class _NullScheduler:
-    """A Scheduler of tools that are not run."""
-
-    def check_time(self, when: str, timezone: str) -> None:
-        raise InputRefused("nothing can be scheduled here")
-
-    async def add(self, prompt: ScheduledPrompt) -> str:
-        raise InputRefused("nothing can be scheduled here")
-
-    async def list(self, session: str) -> list[ScheduledPrompt]:
-        return []
-
-    async def remove(self, session: str, id: str) -> bool:
-        return False
+    return [*BuiltInTools(tuple(BUILT_IN_TOOLS), dependencies).tools, *build_memory_tools(None)]
 
 
 def _iter_rules(config: Config) -> Iterator[tuple[str, ToolRule, bool]]:

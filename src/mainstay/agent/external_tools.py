@@ -124,6 +124,10 @@ class ExternalTools:
                 offered.append(tool)
         return tuple(offered)
 
+    def list_denied_names(self, policy: Policy) -> list[str]:
+        """Return the names of the tools that no policy rule names."""
+        return [tool.name for tool in self.tools if not policy.has_rule_for(tool)]
+
     def build_contributors(self, policy: Policy) -> tuple[ContextContributor, ...]:
         reached = [backend for backend in self.backends if any(policy.has_rule_for(tool) for tool in backend.tools)]
         return (BackendContextContributor(reached),) if reached else ()
@@ -395,6 +399,10 @@ async def _start_backends(external: ExternalTools, policy: Policy) -> None:
         except MainstayError as error:
             reason = external.environment.redactor.redact_text(explain_error(backend, error))
             external.report_problem(f"the backend {backend.name} cannot be used yet: {reason}")
+        except Exception as error:  # a backend of another distribution may raise anything
+            log.exception("the backend %s failed in start", backend.name)
+            reason = external.environment.redactor.redact_text(f"{type(error).__name__}: {error}")
+            external.report_problem(f"the backend {backend.name} cannot be used: its code failed in start: {reason}")
 
     wanted = [backend for backend in external.backends if any(policy.has_rule_for(tool) for tool in backend.tools)]
     await asyncio.gather(*map(start, wanted))

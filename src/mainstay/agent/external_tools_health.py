@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from mainstay.agent.tool_name_clashes import list_installed_plugins
 from mainstay.agent.trust_setup import build_policy, has_external_tools, list_known_secrets
 from mainstay.config.schema import FILE, Config, resolve_data_folder
 from mainstay.core.health import CheckFinding
@@ -27,7 +28,7 @@ async def check_external_tools(config: Config, home: Path) -> list[CheckFinding]
 
 
 async def _check_all(config: Config, home: Path) -> list[CheckFinding]:
-    from mainstay.agent.allow_rules import AllowRuleStore
+    from mainstay.agent.allow_rule_store import AllowRuleStore
     from mainstay.agent.backend_factory import build_backends  # slow to import, and only needed if there are some
     from mainstay.agent.external_tools import build_environment, open_mcp_servers, open_plugins
     from mainstay.backends.health import check_backends
@@ -69,6 +70,36 @@ async def _check_all(config: Config, home: Path) -> list[CheckFinding]:
         if mcp is not None:
             await mcp.close()
         await environment.close()
+
+
+async def find_denied_plugin_tools(config: Config, home: Path) -> list[str]:
+    """Return one sentence for every plugin with tools that no rule names. No program is started."""
+    if not (config.plugins or list_installed_plugins(resolve_data_folder(home, config))):
+        return []
+    from mainstay.agent.allow_rule_store import AllowRuleStore
+    from mainstay.agent.external_tools import build_environment, open_plugins
+    from mainstay.store.home import workspace_folder
+    from mainstay.store.memory.plugin_state import InMemoryPluginState
+    from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
+
+    data = resolve_data_folder(home, config)
+    workspace = workspace_folder(data, config.workspace)
+    guards = Guardrails(GuardrailOptions(), b"", list_known_secrets(config, os.environ))
+    environment = build_environment(config, data, workspace, guards)
+    policy = build_policy(config, AllowRuleStore(workspace if workspace.is_dir() else None), None)
+    try:
+        plugins = open_plugins(config, environment, InMemoryPluginState(), lambda problem: None)  # reported by others
+        denied: dict[str, list[str]] = {}
+        for tool in plugins.tools if plugins is not None else ():
+            if not policy.has_rule_for(tool):
+                denied.setdefault(tool_origin(tool).partition(":")[2], []).append(tool.name)
+    finally:
+        await environment.close()
+    return [
+        f"the plugin {name}: no rule names {', '.join(tools)}, so the model cannot use "
+        f'{"it" if len(tools) == 1 else "them"}; add "{name}__*" to policy.allow, or to policy.ask'
+        for name, tools in denied.items()
+    ]
 
 
 def _warn_unsandboxed(config: Config, *, has_plugins: bool) -> Iterator[CheckFinding]:

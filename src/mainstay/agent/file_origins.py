@@ -7,13 +7,12 @@ from pathlib import Path
 
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.agent.session_folders import SKILLS_FOLDER
-from mainstay.agent.workspace_stores import has_store, list_used_workspaces, open_store
+from mainstay.agent.workspace_stores import get_auxiliary_stores, has_store, list_used_workspaces, open_store
 from mainstay.config.schema import Config, StorageSettings
 from mainstay.core.errors import HomeUnusable, StoreError
 from mainstay.core.memory_tiers import combine_origins, format_origin
 from mainstay.core.tool_ports import FileLabelStore
 from mainstay.io.path_resolver import is_inside
-from mainstay.store.memory.workspace_store import get_workspace_store
 
 log = logging.getLogger("mainstay")
 
@@ -51,7 +50,7 @@ class FileOriginLookup:
         try:
             async with open_store(storage, folder, read_only=True) as store:
                 # all in memory: the store can be closed
-                self._labels.append(await get_workspace_store(store).load_file_labels())
+                self._labels.append(await get_auxiliary_stores(store).load_file_labels())
         except (StoreError, HomeUnusable) as error:
             log.warning("files that agents of %s wrote count as untrusted: %s", folder, error)
             self._unreadable_folders.append(str(folder))

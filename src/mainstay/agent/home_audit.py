@@ -15,18 +15,25 @@ from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.agent.system_clock import SystemClock
 from mainstay.agent.trust_setup import list_known_secrets
 from mainstay.config.schema import Config
-from mainstay.core.audit import CHAIN_ACCEPTED, CHAIN_RESUMED, AuditEvent, AuditReader, AuditRecorder
+from mainstay.core.audit import CHAIN_ACCEPTED, CHAIN_RESUMED, AdminAuditRecorder, AuditEvent, AuditReader
 from mainstay.core.errors import AuditUnavailable, InputRefused, MainstayError, StoreCorrupt, StoreError
 from mainstay.core.ports import Clock
-from mainstay.core.projections import Projection
-from mainstay.observe.audit_chain import KIND_INDEX, AuditFinding, ChainAnchor, ChainRow, ExportComparison, verify_chain
-from mainstay.observe.audit_export import AuditExportFormat, encode_export
+from mainstay.core.projection_ports import Projection
+from mainstay.observe.audit_verifier import (
+    KIND_INDEX,
+    AuditFinding,
+    ChainAnchor,
+    ChainRow,
+    ExportComparison,
+    verify_chain,
+)
 from mainstay.observe.projection_runner import ProjectionRunner
 from mainstay.trust.guards.redaction import Redactor
 
 if TYPE_CHECKING:
-    from mainstay.store.sqlite.audit_snapshot import AuditSnapshot
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.observe.audit_export import AuditExportFormat
+    from mainstay.store.sqlite.audit_log_reader import AuditSnapshot
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 log = logging.getLogger("mainstay.audit")
 
@@ -35,7 +42,7 @@ TURN_WAIT_S = 10.0  # how long a turn waits for the audit log to catch up
 
 
 def build_audit_projections(
-    config: Config, database: HomeDatabase | None, clock: Clock, redact: Callable[[str], str]
+    config: Config, database: HomeProjectionDatabase | None, clock: Clock, redact: Callable[[str], str]
 ) -> list[Projection]:
     """Return the projection that writes the audit log; none without a home's database or if `audit.enabled` is
     false."""
@@ -49,19 +56,19 @@ def build_audit_projections(
 
 
 def build_audit_recorder(
-    config: Config, database: HomeDatabase | None, clock: Clock, redact: Callable[[str], str]
-) -> AuditRecorder | None:
+    config: Config, database: HomeProjectionDatabase | None, clock: Clock, redact: Callable[[str], str]
+) -> AdminAuditRecorder | None:
     """Return the recorder of audit entries that no journal records; None without a home's database or if
     `audit.enabled` is false."""
     if database is None or not config.audit.enabled:
         return None
-    from mainstay.observe.audit_recorder import BufferedAuditRecorder
+    from mainstay.observe.admin_audit_recorder import BufferedAuditRecorder
     from mainstay.store.sqlite.audit_log import get_audit_log
 
     return BufferedAuditRecorder(get_audit_log(database), clock, redact, strict=config.audit.fail_closed)
 
 
-def get_audit_reader(database: HomeDatabase | None) -> AuditReader | None:
+def get_audit_reader(database: HomeProjectionDatabase | None) -> AuditReader | None:
     """Return the audit log for reading; None without a home's database."""
     if database is None:
         return None
@@ -73,11 +80,11 @@ def get_audit_reader(database: HomeDatabase | None) -> AuditReader | None:
 class AuditedHomeDatabase(msgspec.Struct, frozen=True):
     """The home's database and its audit recorder, for changes that no journal records."""
 
-    database: HomeDatabase | None = None
-    recorder: AuditRecorder | None = None  # None: `audit.enabled` is false
+    database: HomeProjectionDatabase | None = None
+    recorder: AdminAuditRecorder | None = None  # None: `audit.enabled` is false
 
     @classmethod
-    def from_database(cls, database: HomeDatabase | None, config: Config) -> AuditedHomeDatabase:
+    def from_database(cls, database: HomeProjectionDatabase | None, config: Config) -> AuditedHomeDatabase:
         return cls(database, build_audit_recorder(config, database, SystemClock(), build_redactor(config)))
 
     async def close(self) -> None:
@@ -98,12 +105,12 @@ async def open_home_audit(data_folder: Path, config: Config) -> AsyncIterator[Au
         await database.close()
 
 
-async def open_home_database(home: Path, busy_s: float = 5.0) -> HomeDatabase:
-    """Return the home's database, a `HomeDatabase`. If it cannot be opened now, the projections pause until it can;
+async def open_home_database(home: Path, busy_s: float = 5.0) -> HomeProjectionDatabase:
+    """Return the database of the home's projections. If it cannot be opened now, the projections pause until it can;
     nothing is lost, because they are derived from the journals."""
-    from mainstay.store.sqlite.home_database import HomeDatabase  # imports the database engine
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase  # imports the database engine
 
-    database = HomeDatabase(str(home / GATEWAY_DATABASE), busy_s=busy_s)
+    database = HomeProjectionDatabase(str(home / GATEWAY_DATABASE), busy_s=busy_s)
     try:
         await database.open(retry_later=True)
     except MainstayError as error:
@@ -154,7 +161,7 @@ def build_turn_check(config: Config, runner: ProjectionRunner | None) -> Callabl
 def verify_audit(data_folder: Path, comparison: ExportComparison | None = None) -> Iterator[AuditFinding]:
     """Yield what is wrong with the audit log of a home, which may be written to meanwhile. `comparison`: an
     export to compare it with."""
-    from mainstay.store.sqlite.audit_snapshot import ANCHOR_FILE, AuditSnapshot
+    from mainstay.store.sqlite.audit_log_reader import ANCHOR_FILE, AuditSnapshot
 
     path = data_folder / GATEWAY_DATABASE
     if not path.exists():
@@ -190,15 +197,15 @@ async def accept_resumed_entry(data_folder: Path, seq: int) -> None:
     """Record that the owner accepts an entry which says that the log was continued after damage (CHAIN_RESUMED). Works
     while another process owns the home. Raises InputRefused for an entry of another kind."""
     from mainstay.store.sqlite.audit_log import get_audit_log
-    from mainstay.store.sqlite.audit_snapshot import AuditSnapshot
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.store.sqlite.audit_log_reader import AuditSnapshot
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
     with AuditSnapshot(data_folder / GATEWAY_DATABASE) as file:
         entry = next((row for row in file.iter_rows() if not isinstance(row, int) and row[0] == seq), None)
     if entry is None or entry[KIND_INDEX] != CHAIN_RESUMED:
         raise InputRefused(f"entry {seq} does not say that the audit log was continued after damage ({CHAIN_RESUMED})")
     details = msgspec.json.encode({"seq": seq, "digest": entry[-1]}).decode()
-    database = HomeDatabase(str(data_folder / GATEWAY_DATABASE))
+    database = HomeProjectionDatabase(str(data_folder / GATEWAY_DATABASE))
     await database.open()
     try:
         audit = get_audit_log(database, strict=True)  # this command must not continue a damaged log
@@ -224,7 +231,8 @@ def _get_anchor(snapshot: AuditSnapshot, anchor: str) -> ChainAnchor | None:
 
 def export_audit(data_folder: Path, format: AuditExportFormat) -> Iterator[bytes]:
     """Yield the audit log of a home as a file that can be verified on its own."""
-    from mainstay.store.sqlite.audit_snapshot import AuditSnapshot
+    from mainstay.observe.audit_export import encode_export
+    from mainstay.store.sqlite.audit_log_reader import AuditSnapshot
 
     with AuditSnapshot(data_folder / GATEWAY_DATABASE) as file:
         yield from encode_export(_iter_readable_rows(file), format)

@@ -10,19 +10,27 @@ from typing import TYPE_CHECKING
 
 from mainstay.agent.workspace_stores import list_used_workspaces, open_store
 from mainstay.config.schema import Config
-from mainstay.config.schema_observability import BudgetEntry, BudgetSettings
-from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR
-from mainstay.core.budgets import BudgetManager
+from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings
+from mainstay.core.budget_ports import BudgetManager
+from mainstay.core.budget_reports import PeriodSpending
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
 from mainstay.core.errors import HomeUnusable, MainstayError
 from mainstay.core.ports import Clock, Store
-from mainstay.core.projections import Projection
-from mainstay.metering.budgets import PERIODS, BudgetKind, BudgetPeriod, BudgetScope, SpendingBudget, WorkspaceBudgets
+from mainstay.core.projection_ports import Projection
+from mainstay.metering.budget_definitions import (
+    PERIODS,
+    BudgetKind,
+    BudgetPeriod,
+    BudgetScope,
+    SpendingBudget,
+    WorkspaceBudgets,
+)
 from mainstay.observe.projection_runner import ProjectionRunner
 
 if TYPE_CHECKING:
     from mainstay.core.ledger_entries import LedgerRow
     from mainstay.metering.budget_ledger import BudgetLedger
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 log = logging.getLogger("mainstay.metering")
 
@@ -61,7 +69,7 @@ class HomeBudgets:
         self._ledger: BudgetLedger | None = None  # its module is not imported while no workspace has a budget
         self._open_lock = asyncio.Lock()
 
-    def build_ledger_projection(self, database: HomeDatabase, workspace: str) -> Projection:
+    def build_ledger_projection(self, database: HomeProjectionDatabase, workspace: str) -> Projection:
         """Return the projection that writes a workspace's spending into the home's database."""
         from mainstay.store.sqlite.spending_ledger import SqliteSpendingLedger  # imports the database engine
 
@@ -71,7 +79,9 @@ class HomeBudgets:
         if self._ledger is not None:
             self._ledger.add_external_rows(workspace, rows)
 
-    async def open_manager(self, config: Config, store: Store, database: HomeDatabase | None) -> BudgetManager | None:
+    async def open_manager(
+        self, config: Config, store: Store, database: HomeProjectionDatabase | None
+    ) -> BudgetManager | None:
         """Return the budget manager of a workspace, or None if it has no budgets. Returns when all earlier spending is
         counted; raises HomeUnusable if it cannot be."""
         budgets = build_budgets(config.budgets)
@@ -79,7 +89,7 @@ class HomeBudgets:
             await self._remove_workspace(config.workspace, store, database)
             return None
         from mainstay.metering.budget_ledger import BudgetLedger
-        from mainstay.metering.session_accounts import WorkspaceBudgetManager
+        from mainstay.metering.turn_budgets import WorkspaceBudgetManager
 
         workspace = config.workspace
         async with self._open_lock:
@@ -93,7 +103,7 @@ class HomeBudgets:
             ledger.live_workspaces.add(workspace)
         return WorkspaceBudgetManager(ledger, budgets, store, workspace)
 
-    async def _remove_workspace(self, workspace: str, store: Store, database: HomeDatabase | None) -> None:
+    async def _remove_workspace(self, workspace: str, store: Store, database: HomeProjectionDatabase | None) -> None:
         """Remove a workspace that has no budgets any more. Its ledger projection is brought up to date first: what the
         workspace charged itself is then not added a second time."""
         if self._ledger is None or workspace not in self._ledger.live_workspaces:
@@ -106,6 +116,13 @@ class HomeBudgets:
                 log.error("recent spending of the workspace %s may be counted twice: %s", workspace, error)
             self._ledger.live_workspaces.discard(workspace)
 
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def list_unsaved_spending(self) -> list[PeriodSpending]:
+        """Return what was spent in memory only, by an agent without a home; it is counted if there are budgets."""
+        return self._ledger.list_spending() if self._ledger is not None else []
+
     def used_shares(self, settings: BudgetSettings) -> dict[str, float]:
         """Return the used share of each configured budget, by its key. Where a budget applies to several people or
         workspaces, it is the highest of their shares."""
@@ -116,7 +133,7 @@ class HomeBudgets:
             for budget in build_budgets(settings).for_scopes(*_SHARED_SCOPES)
         }
 
-    async def _load_earlier_rows(self, config: Config, database: HomeDatabase | None) -> Iterable[LedgerRow]:
+    async def _load_earlier_rows(self, config: Config, database: HomeProjectionDatabase | None) -> Iterable[LedgerRow]:
         """Return the ledger rows of all workspaces, including records that a crashed process had not yet counted."""
         if self._home is None or database is None:
             return ()
@@ -132,7 +149,7 @@ class HomeBudgets:
                 log.error("recent spending of the workspace %s is not counted: %s", folder.name, error)
         return await load_rows(database)
 
-    async def _catch_up(self, workspace: str, store: Store, database: HomeDatabase) -> None:
+    async def _catch_up(self, workspace: str, store: Store, database: HomeProjectionDatabase) -> None:
         follower = ProjectionRunner(store, [self.build_ledger_projection(database, workspace)], workspace=workspace)
         follower.start()
         try:

@@ -12,17 +12,17 @@ from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.agent.trust_setup import list_known_secrets
 from mainstay.config.schema import Config
 from mainstay.core.error_reports import ErrorStore
-from mainstay.core.projections import Projection
+from mainstay.core.projection_ports import Projection
 from mainstay.observe.error_log_handler import ErrorLogHandler
 from mainstay.observe.error_projection import ErrorProjection
 from mainstay.trust.guards.redaction import Redactor
 
 if TYPE_CHECKING:
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 
-def get_error_store(database: HomeDatabase | None) -> ErrorStore | None:
-    """Return the error store in a home's database (a `HomeDatabase`); None without a database."""
+def get_error_store(database: HomeProjectionDatabase | None) -> ErrorStore | None:
+    """Return the error store in a home's database (a `HomeProjectionDatabase`); None without a database."""
     if database is None:
         return None
     from mainstay.store.sqlite.error_store import SqliteErrorStore  # imports the database engine
@@ -31,7 +31,7 @@ def get_error_store(database: HomeDatabase | None) -> ErrorStore | None:
 
 
 def build_error_projections(
-    database: HomeDatabase | None, workspace: str, redact: Callable[[str], str]
+    database: HomeProjectionDatabase | None, workspace: str, redact: Callable[[str], str]
 ) -> list[Projection]:
     """Return the projection that reports errors from a workspace's journals; none without a home's database."""
     errors = get_error_store(database)
@@ -60,9 +60,9 @@ async def open_error_store(data_folder: Path) -> AsyncIterator[ErrorStore | None
     if not path.exists():
         yield None
         return
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
-    database = HomeDatabase(str(path))
+    database = HomeProjectionDatabase(str(path))
     await database.open()
     try:
         yield get_error_store(database)

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Protocol, TypeGuard
 
 from mainstay.config.check_judges import check_judge_settings
-from mainstay.config.schema_observability import JudgeEntry, JudgeSettings
+from mainstay.config.schema_judges_budgets_telemetry import JudgeEntry, JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.judges import AnswerJudge as AnswerJudge
 from mainstay.core.ports import Provider

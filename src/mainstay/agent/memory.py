@@ -10,7 +10,7 @@ from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary
 from mainstay.memory.time_expressions import TimeExpression, parse_time
 from mainstay.memory.types import PAGE_CHARS_MAX, ForgetResult, MemoryPage, MemoryStatus
 from mainstay.operations import memory as operations
-from mainstay.operations.client import OperationClient
+from mainstay.operations.client_protocol import OperationClient
 
 
 class AgentMemory:

@@ -12,14 +12,14 @@ from mainstay.config.schema import Config
 from mainstay.context.token_budget import ContextSizeSettings
 from mainstay.core.memory_tiers import Memory
 from mainstay.core.ports import Clock, Provider, Store, Summariser, Tool
-from mainstay.core.workspace_store import WorkspaceStore
+from mainstay.core.store_components import AuxiliaryStores
+from mainstay.memory.agent_files import MemoryFiles
 from mainstay.memory.contributor import MemoryContributor
-from mainstay.memory.files import MemoryFiles
 from mainstay.memory.prompt_loader import PromptLoader
+from mainstay.memory.recorded_workflows import WORKFLOWS_MAX, WorkflowIndex
 from mainstay.memory.summariser import ModelSummariser
 from mainstay.memory.tools import build_memory_tools
 from mainstay.memory.types import WORKFLOW_TAG
-from mainstay.memory.workflows import WORKFLOWS_MAX, WorkflowIndex
 
 IDENTITY_REFRESH_S = 1.0  # least interval between two checks of the identity files
 
@@ -55,7 +55,7 @@ class MemoryContext:
         cls,
         config: Config,
         store: Store,
-        workspace_store: WorkspaceStore,
+        auxiliary_stores: AuxiliaryStores,
         folders: AgentFolders | None,
         clock: Clock,
         *,
@@ -64,7 +64,7 @@ class MemoryContext:
         """Open the memory of a workspace. `offers_tools`: the memory tools are offered from the first turn, so the
         system prompt explains them."""
         workspace_memory = await open_workspace_memory(
-            store, workspace_store, config, clock, folders.workspace if folders is not None else None
+            store, auxiliary_stores, config, clock, folders.workspace if folders is not None else None
         )
         tools = build_memory_tools(workspace_memory.service)
         files = MemoryFiles(folders.home, folders.workspace) if folders is not None else None

@@ -11,20 +11,20 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mainstay.config.loader import FILE, Config
+from mainstay.config.loader import FILE, PREFIX, Config
 from mainstay.core.errors import ConfigError
 from mainstay.core.provider_manifest import ProviderComponent, ProviderSettings, find_key_flaw
 from mainstay.providers.registry import list_built_in_providers, list_other_providers, list_providers
 
 PROBE_TIMEOUT_S = 0.3
 _RESPONSE_BYTES_MAX = 1024 * 1024
+_MODEL_SETTINGS = (f"{PREFIX}MODEL", f"{PREFIX}MODELS")
 _NON_CHAT_WORDS = ("embed", "bge-", "minilm", "rerank", "whisper", "tts", "clip")
 
 _HELP = """\
 There is no model to talk to yet. Any one of these gives you one: (1) `mainstay model pull` downloads a small one that \
 runs on this machine and needs nothing else; (2) set the API key of a provider in the environment, for example \
-{keys}; (3) run a model server, for example \
-Ollama (https://ollama.com): `ollama serve &`, then `ollama pull llama3.2`; it is found automatically, as are \
+{keys}; (3) run a model server, for example: {example}; it is found automatically, as are \
 {servers}; (4) name a model in {file}: `mainstay config set \
 model openai/NAME` and, if it is not at its usual address, `mainstay config set providers.openai.base_url URL`. \
 `mainstay doctor` shows what was searched for."""
@@ -50,7 +50,7 @@ class LocalServerCandidate(msgspec.Struct, frozen=True):
 def find_model(config: Config, env: Mapping[str, str], *, probe: bool = True) -> DiscoveredModel | None:
     """Return the configured model, else one with an API key, else (with `probe`) one on this machine; None if there is
     none. Blocks for up to `PROBE_TIMEOUT_S` while it asks local servers."""
-    if model := _find_configured(config):
+    if model := _find_configured(config, env):
         return model
     # those of other distributions only if nothing else is found, because looking for them takes time
     return _find_unconfigured(list_built_in_providers(), env, probe=probe) or _find_unconfigured(
@@ -79,10 +79,13 @@ def configure_provider(config: Config, discovered: DiscoveredModel) -> Config:
     return msgspec.structs.replace(config, providers={**config.providers, name: settings})
 
 
-def _find_configured(config: Config) -> DiscoveredModel | None:
+def _find_configured(config: Config, env: Mapping[str, str]) -> DiscoveredModel | None:
     first = config.models[0] if config.models else None
     spec = config.model or (first if isinstance(first, str | None) else first.model)
-    return DiscoveredModel(spec, None, "it is configured") if spec else None
+    if not spec:
+        return None
+    variable = next((name for name in env if name.upper() in _MODEL_SETTINGS), "")
+    return DiscoveredModel(spec, None, f"{f'the variable {variable}' if variable else FILE} names it")
 
 
 def _find_by_api_key(providers: Sequence[ProviderComponent], env: Mapping[str, str]) -> DiscoveredModel | None:
@@ -145,10 +148,12 @@ def explain_missing_model(env: Mapping[str, str]) -> str:
     """Explain how to get a model, after naming the keys that are set but cannot be used."""
     providers = list(list_providers())
     keys = " or ".join([f"`export {provider.key_variable}=…`" for provider in providers if provider.default_model][:2])
-    others = [server.name for server in list_local_servers(env, providers) if server.provider != "ollama"]
-    servers = " and ".join([*([", ".join(others[:-1])] if others[:-1] else []), *others[-1:]])
+    example, *others = list_local_servers(env, providers)
+    steps = next(provider.setup_steps(provider.name, {}) for provider in providers if provider.name == example.provider)
+    names = [server.name for server in others]
+    servers = " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
     problems = [f"{problem}." for problem in find_unusable_keys(env, providers)]
-    return " ".join([*problems, _HELP.format(keys=keys, servers=servers, file=FILE)])
+    return " ".join([*problems, _HELP.format(keys=keys, example=", then ".join(steps), servers=servers, file=FILE)])
 
 
 # --- models on this machine ----------------------------------------------------------------------
@@ -156,7 +161,11 @@ def explain_missing_model(env: Mapping[str, str]) -> str:
 
 def _find_installed(providers: Sequence[ProviderComponent], env: Mapping[str, str]) -> DiscoveredModel | None:
     for provider in providers:
-        if (model := provider.find_installed_model(env)) is not None:
+        try:
+            model = provider.find_installed_model(env)
+        except ConfigError:  # reported when a model of it is used
+            continue
+        if model is not None:
             return build_installed_model(provider.name, model)
     return None
 

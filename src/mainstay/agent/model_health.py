@@ -26,11 +26,13 @@ from mainstay.agent.model_server_probe import (
     redact_base_url,
 )
 from mainstay.config.schema import Config, ModelEntry
+from mainstay.core.components import suggest_component
 from mainstay.core.errors import (
     ConfigError,
     MainstayError,
     ModelSilent,
     Overloaded,
+    ProviderBroken,
     ProviderError,
     RateLimited,
     RequestRefused,
@@ -42,7 +44,7 @@ from mainstay.core.health import CheckFinding
 from mainstay.core.messages import Message, Text, Usage
 from mainstay.core.outcome_text import format_count, format_dollars
 from mainstay.core.ports import Context, Options, Provider, StreamFinished
-from mainstay.core.provider_manifest import ProviderCheckContext, ProviderComponent
+from mainstay.core.provider_manifest import ProviderCheckContext, ProviderComponent, ProviderFilesContext
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.providers.registry import complete_settings, list_providers
 
@@ -79,6 +81,17 @@ async def check_models(config: Config, options: ModelCheckOptions) -> list[Check
         *(_check_provider(target) for target in _list_providers_without_models(config, targets))
     )
     return [*lines, *(finding for findings in (*checked, *others) for finding in findings)]
+
+
+def check_provider_files(*, fix: bool) -> Iterator[CheckFinding]:
+    """Run the checks of what providers keep on this machine; they block."""
+    context = ProviderFilesContext(environ=os.environ, fix=fix)
+    for component in list_providers():
+        try:
+            if (check := component.load_files_check()) is not None:
+                yield from check(context)
+        except ConfigError as error:
+            yield CheckFinding("Model", "warn", str(error), error.fix)
 
 
 def _list_targets(config: Config, default: DiscoveredModel | None) -> list[ModelCheckTarget]:
@@ -147,7 +160,9 @@ def _run_provider_check(
         settings, check = complete_settings(target.settings, component), component.load_check()
         return list(check(target.name, settings, context)) if check is not None else []
     except ConfigError as error:
-        return [CheckFinding("Model", "FAIL", f"{target.spec}: {error}", component.install)]
+        return [CheckFinding("Model", "FAIL", f"{target.spec}: {error}", error.fix or component.install)]
+    except Exception as error:  # a bug of a built-in check; for other distributions it is a ComponentBroken
+        return [_build_failure_finding(target, component.describe_bug(error), None)]
 
 
 async def _prompt_model(
@@ -161,8 +176,12 @@ async def _prompt_model(
     except TimeoutError:
         message = f"{target.spec} did not answer within {options.effective_timeout_s:g} s"
         return CheckFinding("Model", "FAIL", message, _slowness_advice(target))
+    except ProviderBroken as error:
+        return _build_failure_finding(target, _describe_bug(target, error.__cause__), reached)
     except MainstayError as error:
         return _build_failure_finding(target, error, reached)
+    except Exception as error:  # a bug in the provider's code, which may come with another distribution
+        return _build_failure_finding(target, _describe_bug(target, error), reached)
     took_s = time.monotonic() - began
     spending = _format_spending(target, provider, usage)
     message = f"{target.spec} answered in {_format_time(took_s)} ({spending}); {target.reason}"
@@ -205,7 +224,16 @@ def _check_offline(target: ModelCheckTarget) -> CheckFinding:
         _build_provider(target)
     except ConfigError as error:
         return _build_failure_finding(target, error, None)
+    except Exception as error:  # a bug in the provider's factory
+        return _build_failure_finding(target, _describe_bug(target, error), None)
     return CheckFinding("Model", "ok", f"{target.spec}: {target.reason}; not called (--offline)")
+
+
+def _describe_bug(target: ModelCheckTarget, error: BaseException | None) -> ConfigError:
+    component = target.find_component()
+    if component is None:
+        return ConfigError(f"the provider {target.provider!r} failed: {type(error).__name__}: {error}")
+    return component.describe_bug(error)
 
 
 # --- failures and remedies -----------------------------------------------------------------------
@@ -222,6 +250,8 @@ def _build_failure_finding(
 
 def _suggest_fix(target: ModelCheckTarget, error: MainstayError, reached: ServerProbeResult | None) -> str:
     component = target.find_component()
+    if isinstance(error, ConfigError) and error.fix:
+        return error.fix
     hint = component.model_hint.format(model=target.name) if component is not None else ""
     if hint and _runs_in_process(target):
         return hint
@@ -238,8 +268,6 @@ def _suggest_fix(target: ModelCheckTarget, error: MainstayError, reached: Server
             return hint
         case StreamBroken() if not redact_base_url(target).rstrip("/").endswith("/v1"):
             return f"the base URL often ends with /v1: {_base_url_advice(target)}"
-        case ConfigError() if variable := api_key_variable(target):
-            return f"export {variable}=…, or choose another model: mainstay config set model <provider>/<model>"
         case ProviderError() if "certificate" in error.details:
             return "check this machine's clock and its CA certificates, then the base URL"
         case Unreachable() if is_local_server(target):
@@ -290,7 +318,9 @@ async def _check_provider(target: ModelCheckTarget) -> list[CheckFinding]:
     reached = await probe_server(target, PROBE_TIMEOUT_S)
     if reached is None:
         address = redact_base_url(target)
-        message = f"{name} cannot be reached at {address}" if address else f"{name} has no base URL"
+        unknown = f"there is no provider {name!r}; {suggest_component('provider', name)}; it has no base URL either"
+        missing = f"{name} has no base URL" if component is not None else unknown
+        message = f"{name} cannot be reached at {address}" if address else missing
         return [
             CheckFinding(
                 "Provider", "FAIL", message, f"start it, or remove providers.{name}; {_base_url_advice(target)}"

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.agent.system_clock import RandomIdGenerator, SystemClock
 from mainstay.config.schema import Config, ModelEntry
-from mainstay.config.schema_observability import limits_money
+from mainstay.config.schema_judges_budgets_telemetry import limits_money
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import ModelInfo, Provider
 from mainstay.core.provider_manifest import ProviderSettings

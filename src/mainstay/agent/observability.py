@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import msgspec
 
 from mainstay.agent.agent_options import GatewayServices
+from mainstay.agent.budget_report import load_budget_report
 from mainstay.agent.home_audit import (
     AUDIT_PROJECTION,
     build_audit_projections,
@@ -26,16 +27,18 @@ from mainstay.agent.home_error_reports import build_error_projections, get_error
 from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import Config
 from mainstay.core.audit import AuditReader
-from mainstay.core.budgets import BudgetManager
+from mainstay.core.budget_ports import BudgetManager
+from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.error_reports import ErrorStore
 from mainstay.core.errors import AuditUnavailable, MainstayError
 from mainstay.core.ports import Clock, Store
-from mainstay.core.projections import Projection
+from mainstay.core.projection_ports import Projection
 from mainstay.observe.projection_runner import ProjectionRunner
 
 if TYPE_CHECKING:
     from mainstay.agent.telemetry import Telemetry
-    from mainstay.store.sqlite.home_database import HomeDatabase
+    from mainstay.observe.span_types import TelemetryOptions
+    from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 BEFORE_DELETE_WAIT_S = 10.0  # how long a deletion waits for the projections to catch up before it starts
 AFTER_DELETE_WAIT_S = 2.0  # how long it waits for them afterwards
@@ -54,13 +57,13 @@ class RetentionProjection(Protocol):
 
 
 class ObservabilityDependencies(msgspec.Struct, frozen=True):
-    """What the projections of one workspace are built from. `database` is the home's (a `HomeDatabase`), which
-    all workspaces of the home share; None for an agent without a home."""
+    """What the projections of one workspace are built from. All workspaces of a home share
+    `database`; None for an agent without a home."""
 
     config: Config
     store: Store
     clock: Clock
-    database: HomeDatabase | None = None
+    database: HomeProjectionDatabase | None = None
     redact_known: Callable[[str], str] = str  # redacts known secrets in a text
     home: Path | None = None  # None: in memory only
     telemetry: Telemetry | None = None  # None, and its module is not imported, where traces are not configured
@@ -133,6 +136,13 @@ class WorkspaceObservability:
         """The home's error store; None for an agent without a home."""
         return get_error_store(self.observed.database)
 
+    def telemetry_options(self) -> TelemetryOptions:
+        """Return what traces of the workspace may contain."""
+        from mainstay.agent.telemetry import build_telemetry_options  # imports the HTTP client
+
+        observed = self.observed
+        return build_telemetry_options(observed.config, observed.redact_text, observed.model)
+
     async def open_budget_manager(self) -> BudgetManager | None:
         """Return the workspace's budget manager once all earlier spending is counted; None if it has no budgets."""
         observed = self.observed
@@ -141,6 +151,11 @@ class WorkspaceObservability:
             if observed.budgets is not None
             else None
         )
+
+    async def load_budget_report(self, person: str | None = None) -> BudgetReport:
+        observed = self.observed
+        budgets = observed.budgets or HomeBudgets(observed.home, observed.clock)
+        return await load_budget_report(budgets, observed.database, [observed.config], person)
 
     async def wait_for_audit(self) -> None:
         """Wait until the audit log and the spending ledger cover every journal record; to be called before records are
@@ -176,7 +191,7 @@ class WorkspaceObservability:
             try:
                 await errors.forget_records(self.observed.workspace, session, seqs)
             except MainstayError as error:
-                sentence = "%r was deleted, but error reports may still quote it; see `mainstay errors`: %s"
+                sentence = "%r was deleted, but error reports may still quote it; see `mainstay error`: %s"
                 log.error(sentence, session, error)
 
     def start(self) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mainstay.context.compiler import ContextView
 from mainstay.core.errors import SessionUnknown
-from mainstay.core.journal import Record
+from mainstay.core.journal import Record, ReplayResult
 from mainstay.core.ports import SessionInfo
-from mainstay.lane.replay import ReplayResult
 from mainstay.operations import sessions as operations
-from mainstay.operations.client import OperationClient
+from mainstay.operations.client_protocol import OperationClient
 from mainstay.operations.event_feed import PAGE_RECORDS
 from mainstay.operations.turns import ReadEvents
+
+if TYPE_CHECKING:
+    from mainstay.operations.traces import TurnTrace
 
 
 class Sessions:
@@ -80,6 +83,12 @@ class Sessions:
     async def replay(self, key: str) -> ReplayResult:
         """Run the session again from its recorded answers, with no model, and compare."""
         return await self._execute(operations.ReplaySession(session=key))
+
+    async def trace(self, key: str, turn: int | None = None) -> TurnTrace:
+        """Return the trace of a turn, or of the last one: model calls, tool calls and waiting times."""
+        from mainstay.operations.traces import GetTrace
+
+        return await self._execute(GetTrace(session=key, turn=turn))
 
     async def context(self, key: str) -> ContextView:
         """Return what the model sees of the session, section by section, with token counts."""

@@ -15,14 +15,14 @@ from mainstay.core.ports import ContextContributor, Tool
 from mainstay.core.tool_ports import FileLabelStore
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.paths import encode_folder_name, parse_session_scopes
-from mainstay.operations.runtime import SkillInfo
+from mainstay.operations.runtime_protocols import SkillInfo
 from mainstay.patterns.contributor import PatternContributor
 from mainstay.patterns.library import PatternLibrary
 from mainstay.patterns.tool import build_pattern_tool
 from mainstay.skills.contributor import SkillContributor
 from mainstay.skills.registry import SkillRegistry, SkillScope
 from mainstay.skills.tool import build_skill_tool
-from mainstay.trust.skill_restrictions import SkillRestriction
+from mainstay.trust.policy import SkillRestriction
 
 PATTERNS_FOLDER = "patterns"
 

@@ -14,18 +14,20 @@ from mainstay import __version__
 from mainstay.agent.model_providers import list_failover_entries
 from mainstay.config.check_telemetry import find_endpoint_problem, find_header_problem
 from mainstay.config.schema import Config
-from mainstay.config.schema_observability import TelemetrySettings
+from mainstay.config.schema_judges_budgets_telemetry import TelemetrySettings
 from mainstay.core.errors import ConfigError
+from mainstay.core.http_response_parser import ConnectionBroken
 from mainstay.core.ports import Store
-from mainstay.core.projections import Projection
-from mainstay.observe.otlp import encode_request
+from mainstay.core.projection_ports import Projection
+from mainstay.core.provider_manifest import find_telemetry_name
+from mainstay.observe.otlp_encoder import encode_request
 from mainstay.observe.span_exporter import CollectorResponse, SpanExporter
-from mainstay.observe.spans import Attributes, ModelEndpoint, TelemetryOptions
+from mainstay.observe.span_types import Attributes, ModelEndpoint, TelemetryOptions
 from mainstay.observe.traces import TraceProjection
 from mainstay.observe.turn_metrics import MetricsProjection, TurnMetrics
 from mainstay.providers.registry import find_provider
 from mainstay.providers.wire.connector import Connector, HttpRoute
-from mainstay.providers.wire.http1 import ConnectionBroken, HttpConnection
+from mainstay.providers.wire.http1 import HttpConnection
 
 log = logging.getLogger("mainstay.observe")
 
@@ -122,7 +124,7 @@ def index_models(config: Config, model: str = "") -> dict[str, ModelEndpoint]:
         address = entry.base_url or (settings.base_url if settings is not None else None)
         component = find_provider(provider) if not address else None
         host = urlsplit(address or (component.base_url if component is not None else "")).hostname or ""
-        models[name] = models[entry.model] = ModelEndpoint(provider, name, host)
+        models[name] = models[entry.model] = ModelEndpoint(find_telemetry_name(provider), name, host)
     return models
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from mainstay.agent.agent_options import ChannelThreadOpener
-from mainstay.agent.builtin_tools import build_sandbox
+from mainstay.agent.builtin_tool_factory import build_sandbox
 from mainstay.agent.session_folders import SessionFolderRegistry
 from mainstay.config.schema import Config
 from mainstay.core.chat_addresses import ChatAddress

@@ -16,7 +16,7 @@ from mainstay.config.check_webhooks import build_webhook
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config, StorageSettings
 from mainstay.core.asgi import ASGIApp
-from mainstay.core.errors import ConfigError, InputRefused
+from mainstay.core.errors import ConfigError, TriggerUnknown
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import PromptSubmitter, Trigger, TriggerLog, TriggerRun, TriggerStatus, WakeCheck
 from mainstay.core.worker_threads import run_in_thread
@@ -96,7 +96,8 @@ class HomeTriggerService:
         self.engine.wake()
 
     async def remove(self, name: str) -> None:
-        await self._change_trigger(name, lambda: self.folder.remove(name))
+        """Remove a trigger, or the file of an invalid one from the folder failed."""
+        await self._change_trigger(name, lambda: self.folder.remove(name) or self.folder.remove_failed(name))
 
     async def pause(self, name: str, *, paused: bool = True) -> None:
         await self._change_trigger(name, lambda: self.folder.pause(name, paused))
@@ -117,7 +118,7 @@ class HomeTriggerService:
 
     async def _change_trigger(self, name: str, change: Callable[[], bool]) -> None:
         if not await run_in_thread(change):
-            raise InputRefused(f"there is no trigger {name[:80]!r}")
+            raise TriggerUnknown(f"there is no trigger {name[:80]!r}")
         self.engine.wake()
 
     async def close(self) -> None:

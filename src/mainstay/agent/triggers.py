@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from mainstay.core.triggers import Trigger, TriggerRun, TriggerStatus
 from mainstay.operations import triggers as operations
 from mainstay.operations.caller import OWNER, Caller
-from mainstay.operations.client import OperationClient
-from mainstay.operations.runtime import RuntimeSource
+from mainstay.operations.client_protocol import OperationClient
+from mainstay.operations.runtime_protocols import RuntimeSource
 
 if TYPE_CHECKING:
     from mainstay.core.asgi import ASGIApp

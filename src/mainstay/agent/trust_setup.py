@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from mainstay.agent.allow_rules import AllowRuleStore
+from mainstay.agent.allow_rule_store import AllowRuleStore
 from mainstay.agent.config_warnings import describe_known_tools, find_rule_warnings
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.config.schema import SECRET_CHARS_MIN, Config, PersonRuleSettings, find_secrets
@@ -20,6 +20,7 @@ from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.settings import find_header_secrets
 from mainstay.core.tool_ports import Sandbox
 from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.trust.guards.redaction import Redactor
 from mainstay.trust.policy import Policy, PolicyContext, SandboxGuarantees
 from mainstay.trust.rules import PolicyRules
 
@@ -91,6 +92,11 @@ def list_known_secrets(config: Config, env: Mapping[str, str]) -> list[str]:
         keys += [model.api_key for model in workspace.models or () if not isinstance(model, str)]
     known = (key for key in keys if key and len(key) >= SECRET_CHARS_MIN and not _UNSET_VARIABLE.fullmatch(key))
     return sorted({*find_secrets(env), *known})
+
+
+def build_output_redactor(config: Config, env: Mapping[str, str]) -> Redactor:
+    """Return the redactor that the guardrails of this configuration use for output, for commands that run no agent."""
+    return Redactor(list_known_secrets(config, env), secrets=config.guards.secrets, pii=config.guards.pii)
 
 
 def _load_delimiter_key(folders: AgentFolders | None) -> bytes:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 
 import msgspec
 
-from mainstay.config.component_options import resolve_embedder_options
-from mainstay.config.schema import Config
+from mainstay.config.component_options import resolve_embedder_options, resolve_fact_store_options
+from mainstay.config.schema import Config, KnowledgeStorageSettings
 from mainstay.core.components import find_component
 from mainstay.core.embedder_settings import EmbedderFactoryContext, split_embedding_model
 from mainstay.core.errors import ConfigError, EmbedderMissing, ProviderError
-from mainstay.core.memory_tiers import Embedder, WorkspaceTiers
+from mainstay.core.memory_tiers import Embedder, FactTier, WorkspaceTiers
 from mainstay.core.ports import Clock, Store
 from mainstay.core.provider_manifest import ProviderSettings
-from mainstay.core.workspace_store import WorkspaceStore
+from mainstay.core.store_components import AuxiliaryStores, FactStoreContext
 from mainstay.memory.indexer import MemoryIndexer
 from mainstay.memory.service import MemoryService
 
-GRAPH_FOLDER = "facts"  # a folder of the workspace, for the oxigraph database
 LOAD_TIMEOUT_S = 10.0  # how long a command waits for the embedding model to load
 
 
@@ -59,21 +58,17 @@ class WorkspaceMemory:
 
 
 async def open_workspace_memory(
-    store: Store, workspace_store: WorkspaceStore, config: Config, clock: Clock, folder: Path | None
+    store: Store, auxiliary_stores: AuxiliaryStores, config: Config, clock: Clock, folder: Path | None
 ) -> WorkspaceMemory:
     """Open the memory of a workspace. `folder` is the workspace's, for tiers with a database of their own; None: in
     memory only."""
-    has_vectors = config.sessions.memory.embeddings.enabled and config.storage.vector.backend != "none"
+    vectors = has_vectors(config)
     async with AsyncExitStack() as opened:
-        tiers = await opened.enter_async_context(workspace_store.open_tiers(vectors=has_vectors))
-        if config.storage.memory.knowledge.backend == "oxigraph":
-            from mainstay.store.oxigraph.fact_tier import OxigraphFactTier  # an optional dependency
-
-            graph = OxigraphFactTier(folder / GRAPH_FOLDER if folder is not None else None)
-            await graph.open()
-            opened.push_async_callback(graph.close)
-            tiers = msgspec.structs.replace(tiers, facts=graph)
-        embedder = build_embedder(config) if has_vectors else None
+        tiers = await opened.enter_async_context(auxiliary_stores.open_tiers(vectors=vectors))
+        context = FactStoreContext(folder=folder, store_facts=tiers.facts)
+        facts = await opened.enter_async_context(open_facts(config.storage.memory.knowledge, context))
+        tiers = msgspec.structs.replace(tiers, facts=facts)
+        embedder = build_embedder(config) if vectors else None
         messages_max = config.sessions.memory.recent_store.max_messages
         indexer = MemoryIndexer(
             store, tiers, embedder=embedder, clock=clock, limits=config.limits, messages_max=messages_max
@@ -83,6 +78,13 @@ async def open_workspace_memory(
         return WorkspaceMemory(tiers, indexer, service, embedder, opened.pop_all())
 
 
+def open_facts(settings: KnowledgeStorageSettings, context: FactStoreContext) -> AbstractAsyncContextManager[FactTier]:
+    """Open the configured fact store. Raises ConfigError if there is none of that name."""
+    factory = find_component("fact store", settings.backend).load_factory()
+    facts: AbstractAsyncContextManager[FactTier] = factory(resolve_fact_store_options(settings), context)
+    return facts
+
+
 def build_embedder(config: Config) -> Embedder:
     """Build the configured embedder; by default, one that runs on this machine."""
     spec = config.sessions.memory.embeddings.model
@@ -90,15 +92,24 @@ def build_embedder(config: Config) -> Embedder:
     try:
         component = find_component("embedder", name)
         options = resolve_embedder_options(config.sessions.memory.embeddings)
-        context = EmbedderFactoryContext(
-            provider=config.providers.get(model.partition("/")[0]) or ProviderSettings(),
-            limits=config.limits,
-            environ=os.environ,
-        )
-        embedder: Embedder = component.load_factory()(model, options, context)
+        embedder: Embedder = component.load_factory()(model, options, build_embedder_context(config, model))
         return embedder
     except ConfigError as error:  # full-text search works without it, and its status says what is missing
         return _UnavailableEmbedder(spec, str(error))
+
+
+def has_vectors(config: Config) -> bool:
+    """Return whether semantic search is configured."""
+    return config.sessions.memory.embeddings.enabled and config.storage.vector.backend != "none"
+
+
+def build_embedder_context(config: Config, model: str) -> EmbedderFactoryContext:
+    """Return what the factory of an embedder gets, for a model's name without the embedder's."""
+    return EmbedderFactoryContext(
+        provider=config.providers.get(model.partition("/")[0]) or ProviderSettings(),
+        limits=config.limits,
+        environ=os.environ,
+    )
 
 
 class _UnavailableEmbedder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,12 @@ from mainstay.config.schema import StorageSettings
 from mainstay.core.components import find_component
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Store
-from mainstay.core.workspace_store import StoreComponent, StoreLocation
+from mainstay.core.store_components import AuxiliaryStores, StoreComponent, StoreLocation
 from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
+
+IN_MEMORY_STORE = "memory"  # the name of its component
+
+log = logging.getLogger("mainstay")
 
 
 def build_store(
@@ -24,6 +29,26 @@ def build_store(
     factory = find_component("store", storage.backend).load_factory()
     store: Store = factory(resolve_store_options(storage), location)
     return store
+
+
+def warn_unused_store(storage: StorageSettings) -> None:
+    """Warn that an agent without a home does not use the configured store. Raises ConfigError if there is none of that
+    name."""
+    if storage.backend in (StorageSettings().backend, IN_MEMORY_STORE):
+        return
+    name = find_component("store", storage.backend).name
+    log.warning("the store is in memory and ends with this process: without a home, storage.backend %r is unused", name)
+
+
+def get_auxiliary_stores(store: Store, limits: Limits | None = None) -> AuxiliaryStores:
+    """Return the store itself if it keeps everything of a workspace, else an in-memory one to be used beside it."""
+    if isinstance(store, AuxiliaryStores):
+        return store
+    from mainstay.store.memory.auxiliary_stores import (
+        InMemoryAuxiliaryStores,  # only for stores that keep journals only
+    )
+
+    return InMemoryAuxiliaryStores(limits)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.backends.mcp.data_source import McpDataSource
+from mainstay.backends.mcp.data_source_protocol import McpDataSource
 
 
 class BackendFactoryContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,6 +58,9 @@ async def probe_backend(backend: Backend, redact: Redact, *, start_programs: boo
         return BackendProbe(problem=f"it did not answer within {OPEN_TIMEOUT_S:g} s", seconds=time.monotonic() - began)
     except MainstayError as error:
         return BackendProbe(problem=redact(explain_error(backend, error)), seconds=time.monotonic() - began)
+    except Exception as error:  # a bug in the backend's code, which may come with another distribution
+        problem = str(find_component("backend", backend.settings.kind).describe_bug(error))
+        return BackendProbe(problem=redact(problem), seconds=time.monotonic() - began)
     return BackendProbe(contents=contents, seconds=time.monotonic() - began)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mainstay.core.components import list_components
 from mainstay.core.errors import ConfigError
 
 TextStyle = Literal["bold", "italic", "strike", "code", "pre", "quote"]
@@ -161,13 +162,22 @@ def _create_parser() -> Any:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise ConfigError("This channel needs markdown-it-py: pip install -e '.[telegram]', or '.[signal]'") from None
+        raise ConfigError(f"This channel needs markdown-it-py: {_list_install_commands()}") from None
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING_MAX}).enable(["table", "strikethrough"])
     # Fetching an image tells its server who reads the message. Link reference definitions (a list of sources at the
     # end) must stay visible instead of being consumed.
     parser.disable(["image", "reference"])
     parser.validateLink = lambda url: _ALLOWED_LINKS.match(url) is not None  # type: ignore[method-assign]
     return parser
+
+
+def _list_install_commands() -> str:
+    """Return the commands that install the parser: those of the channels that need it."""
+    return ", or ".join(
+        component.install
+        for component in list_components("channel")
+        if "markdown_it" in component.libraries and component.install
+    )
 
 
 # --- text that platforms accept ------------------------------------------------------------------

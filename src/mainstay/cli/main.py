@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from mainstay.cli.parser.root import UsageError, build_parser, parse_arguments
 
@@ -56,8 +55,8 @@ def _run_command(arguments: list[str]) -> int:
         return 0
     module, _, name = str(options.run).partition(":")
     commands = importlib.import_module(f"mainstay.cli.commands.{module}")
-    command = cast("Callable[[argparse.Namespace], int]", getattr(commands, name))
-    from mainstay.cli.commands.home_access import resolve_home
+    command: Callable[[argparse.Namespace], int] = getattr(commands, name)
+    from mainstay.cli.commands.home_locator import resolve_home
     from mainstay.cli.log_setup import set_up_logging  # logging is slow to import, and `--help` does not need it
 
     set_up_logging(options.log_level, resolve_home(options))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from mainstay.config.schema import Config
-from mainstay.config.schema_observability import JudgeSettings
+from mainstay.config.schema_judges_budgets_telemetry import JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.judges.judge_declaration import Judge, find_problem
 

@@ -17,7 +17,7 @@ from mainstay.config.schema_external_tools import (
     find_unusable_reason,
     mark_incomplete,
 )
-from mainstay.config.validation import Keys, SchemaChecker
+from mainstay.config.schema_validator import Keys, SchemaChecker
 from mainstay.core.backend_settings import BackendSettings
 from mainstay.core.components import find_component
 from mainstay.core.errors import ConfigError

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
-from mainstay.config.schema_observability import TelemetrySettings
-from mainstay.config.validation import Keys
+from mainstay.config.schema_judges_budgets_telemetry import TelemetrySettings
+from mainstay.config.schema_validator import Keys
 from mainstay.core.errors import ConfigError
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")

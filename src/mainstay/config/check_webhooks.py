@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from mainstay.config.schema_skills import WebhookEntry
-from mainstay.config.validation import Keys
+from mainstay.config.schema_skills_patterns_triggers import WebhookEntry
+from mainstay.config.schema_validator import Keys
 from mainstay.core.errors import ConfigError
 from mainstay.core.triggers import TriggerTarget, Webhook
 

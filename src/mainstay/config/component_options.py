@@ -1,4 +1,4 @@
-"""Settings of the configured sandbox, store and embedder: `options`, decoded by the component that is named."""
+"""Settings of the configured sandbox, store, fact store and embedder: `options`, decoded by the named component."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstay.config.schema import Config, EmbeddingSettings, SandboxSettings, StorageSettings
-from mainstay.core.component_options import ComponentOptions, SandboxOptions, StoreOptions
+from mainstay.config.schema import (
+    Config,
+    EmbeddingSettings,
+    KnowledgeStorageSettings,
+    SandboxSettings,
+    StorageSettings,
+)
+from mainstay.core.component_options import ComponentOptions, FactStoreOptions, SandboxOptions, StoreOptions
 from mainstay.core.embedder_settings import EmbedderOptions
 from mainstay.core.errors import ConfigError
 
@@ -26,16 +32,26 @@ def resolve_store_options(settings: StorageSettings) -> StoreOptions:
     return _resolve_options(StoreOptions, settings.backend, settings.options, "storage.options", {})
 
 
+def resolve_fact_store_options(settings: KnowledgeStorageSettings) -> FactStoreOptions:
+    """Return the settings of the fact store that `backend` names. Raises ConfigError if there is none."""
+    key = "storage.memory.knowledge.options"
+    return _resolve_options(FactStoreOptions, settings.backend, settings.options, key, {})
+
+
 def resolve_embedder_options(settings: EmbeddingSettings) -> EmbedderOptions:
     """Return the settings of the embedder that `model` means. Raises ConfigError if it needs some that are missing."""
     return _resolve_options(EmbedderOptions, settings.model, settings.options, "sessions.memory.embeddings.options", {})
 
 
 def check_component_options(config: Config) -> None:
-    """Raise ConfigError if the configured sandbox or store does not exist or cannot use its settings."""
+    """Raise ConfigError if the configured sandbox, store or fact store does not exist or cannot use its settings."""
     if config.sandbox != SandboxSettings() and (problem := resolve_sandbox_options(config.sandbox).find_problem()):
         raise ConfigError(problem)
     if config.storage != StorageSettings() and (problem := resolve_store_options(config.storage).find_problem()):
+        raise ConfigError(problem)
+    if (facts := config.storage.memory.knowledge) != KnowledgeStorageSettings() and (
+        problem := resolve_fact_store_options(facts).find_problem()
+    ):
         raise ConfigError(problem)
 
 

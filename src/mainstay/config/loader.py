@@ -27,7 +27,7 @@ from mainstay.config.schema import (
 )
 from mainstay.config.schema import default_home as default_home
 from mainstay.config.schema_external_tools import EXTERNAL_TOOL_SECTIONS
-from mainstay.config.validation import (
+from mainstay.config.schema_validator import (
     Keys,
     SchemaChecker,
     ValueSource,
@@ -375,6 +375,8 @@ def _find_text_problem(path: tuple[str | int, ...], value: str) -> str | None:
             return _find_component_problem("sandbox", value)
         case "backend" if path == ("storage", "backend"):
             return _find_component_problem("store", value)
+        case "backend" if path == ("storage", "memory", "knowledge", "backend"):
+            return _find_component_problem("fact store", value)
         case "workspace":
             return find_workspace_name_problem(value)
         case "model" if path[-2:] == ("embeddings", "model") and "/" not in value and has_component("embedder", value):

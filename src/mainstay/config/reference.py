@@ -8,8 +8,8 @@ from typing import Any, get_args
 import msgspec
 
 from mainstay.config.loader import FUTURE_SECTIONS, PREFIX, Config
+from mainstay.config.schema_validator import analyse_type
 from mainstay.config.type_descriptions import describe_type
-from mainstay.config.validation import analyse_type
 from mainstay.config.yaml_file import to_yaml
 from mainstay.core.component_options import ComponentOptions
 from mainstay.core.component_settings import ComponentSettings
@@ -176,12 +176,14 @@ def _render_components(section: str, naming: str, struct: type[ComponentSettings
 
 def _render_providers(providers: Sequence[ProviderComponent]) -> str:
     """Render the built-in providers with their defaults."""
-    lines = ["| provider | API | base URL | API key |", "|---|---|---|---|"]
+    lines = ["| provider | API | base URL | API key | set-up |", "|---|---|---|---|---|"]
     for provider in providers:
         address = " or ".join(f"`{text}`" for text in (provider.url_variable, provider.base_url) if text)
         keys = " or ".join(f"`{variable}`" for variable in provider.key_variables)
         optional = " (optional)" if keys and not provider.needs_key else ""
-        lines.append(f"| `{provider.name}` | {provider.summary} | {address or 'none'} | {keys or 'none'}{optional} |")
+        steps = "; ".join(provider.setup_steps(provider.name, {}))
+        cells = (f"`{provider.name}`", provider.summary, address or "none", f"{keys or 'none'}{optional}", steps)
+        lines.append(f"| {' | '.join(cells)} |")
     note = "Any other name is an OpenAI-compatible server at the `base_url` that is set for it."
     return "\n".join([*lines, "", note, ""])
 

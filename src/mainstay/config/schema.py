@@ -11,11 +11,17 @@ from msgspec import Meta
 
 from mainstay.config.schema_external_tools import McpEntry, PluginEntry
 from mainstay.config.schema_gateway import PersonEntry, ServerSettings
-from mainstay.config.schema_observability import AuditSettings, BudgetSettings, JudgeSettings, TelemetrySettings
-from mainstay.config.schema_skills import PatternSettings, SkillSettings, TriggerSettings
+from mainstay.config.schema_judges_budgets_telemetry import (
+    AuditSettings,
+    BudgetSettings,
+    JudgeSettings,
+    TelemetrySettings,
+)
+from mainstay.config.schema_skills_patterns_triggers import PatternSettings, SkillSettings, TriggerSettings
 from mainstay.core.backend_settings import BackendSettings
+from mainstay.core.builtin_tool_table import BUILT_IN_TOOLS, CHANNEL_TOOLS, NAMEABLE_TOOLS, TOOL_GROUPS
 from mainstay.core.channel_settings import ChannelSettings
-from mainstay.core.component_options import SandboxOptions, StoreOptions
+from mainstay.core.component_options import FactStoreOptions, SandboxOptions, StoreOptions
 from mainstay.core.embedder_settings import EmbedderOptions
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
@@ -29,12 +35,7 @@ WORKSPACE_NAME = re.compile(r"[a-z0-9_-]{1,64}")  # also the name of its folder
 SECRET_CHARS_MIN = 6  # shorter values occur in any text by chance, and are not redacted
 _SECRET_VARIABLE = re.compile(r"(?:API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.IGNORECASE)
 
-# built-in tools by name, and the names of groups in `tools.builtin`
-READ_ONLY_TOOLS = ("read", "grep", "glob", "ls")
-ALL_TOOLS = (*READ_ONLY_TOOLS, "write", "edit", "apply_patch", "bash", "process", "fetch", "spawn", "schedule")
-CHANNEL_TOOLS = ("upload", "search_channel")  # offered only where a gateway has connected channels
-BUILTIN_TOOLS = (*ALL_TOOLS, "message")
-TOOL_GROUPS: dict[str, tuple[str, ...]] = {"none": (), "readonly": READ_ONLY_TOOLS, "all": ALL_TOOLS}
+_NOT_IN_ALL = ", ".join(f"`{name}`" for name in BUILT_IN_TOOLS if name not in TOOL_GROUPS["all"])
 
 Price = Annotated[float, Meta(ge=0)]
 
@@ -70,7 +71,10 @@ class ToolSettings(ConfigSection, frozen=True, kw_only=True):
     ] = "auto"
     builtin: Annotated[
         tuple[str, ...],
-        Meta(description="Built-in tools to offer, by name; `readonly`: those that only read, `all`: all of them."),
+        Meta(
+            description="Built-in tools to offer, by name; `readonly`: those that only read, `all`: all except "
+            f"{_NOT_IN_ALL}."
+        ),
     ] = ()
     only: Annotated[
         tuple[str, ...],
@@ -257,9 +261,9 @@ class SessionSettings(ConfigSection, frozen=True, kw_only=True):
 
 class KnowledgeStorageSettings(ConfigSection, frozen=True, kw_only=True):
     backend: Annotated[
-        Literal["sqlite", "oxigraph"],
-        Meta(description="Database for facts; oxigraph is a separate graph database, from an extra."),
+        str, Meta(description="Fact store, by name; sqlite: facts are in the workspace's own store.")
     ] = "sqlite"
+    options: Annotated[FactStoreOptions, Meta(description="Settings of that fact store.")] = FactStoreOptions()
 
 
 class VectorSettings(ConfigSection, frozen=True, kw_only=True):
@@ -445,11 +449,20 @@ def expand_builtin_tools(entries: tuple[str, ...]) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for entry in entries:
         for name in TOOL_GROUPS.get(entry, (entry,)):
-            if name not in BUILTIN_TOOLS:
-                known = ", ".join((*TOOL_GROUPS, *BUILTIN_TOOLS))
-                raise ConfigError(f"'tools.builtin': there is no built-in tool {name!r}; use any of {known}")
+            if name not in NAMEABLE_TOOLS:
+                raise ConfigError(f"'tools.builtin': {_explain_unknown_tool(name)}")
             names[name] = None
     return tuple(names)
+
+
+def _explain_unknown_tool(name: str) -> str:
+    if name in CHANNEL_TOOLS:
+        return f"{name!r} needs no entry: it is offered where `mainstay serve` has connected a channel; remove it"
+    known = ", ".join((*TOOL_GROUPS, *NAMEABLE_TOOLS))
+    return (
+        f"there is no built-in tool {name!r}; use any of {known}. Your own tools come from a plugin (`mainstay plugin "
+        "new`) or an MCP server (`mcpServers`)"
+    )
 
 
 def find_secrets(env: Mapping[str, str]) -> list[str]:

@@ -9,12 +9,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from mainstay.config.mcp_host_format import convert_server_entry, with_text_values
 from mainstay.core.backend_settings import BackendSettings
 from mainstay.core.settings import ConfigSection
 
 EXTERNAL_TOOL_SECTIONS = ("plugins", "mcpServers", "backends")  # the sections
 Seconds = Annotated[float, Meta(gt=0)]
+# Keys that have no meaning here, or would grant what only a policy rule can grant.
+IGNORED_KEYS = ("description", "trust", "envFile")
+_TIMEOUT_SECONDS_MAX = 1000  # a `timeout` from here on is in milliseconds
+_TRANSPORTS = {"streamablehttp": "streamable-http", "streamable-http": "streamable-http"}
 
 
 class PluginEntry(ConfigSection, frozen=True, kw_only=True):
@@ -134,3 +137,57 @@ def find_unusable_reason(entry: ExternalToolEntry) -> str:
     if isinstance(entry, McpEntry) and entry.type == "sse":
         return "the older SSE transport is not supported; use the server's streamable HTTP address, if it has one"
     return ""
+
+
+# --- `mcpServers` entries in the formats of other MCP hosts ---------------------------------------
+
+
+def convert_server_entry(raw: dict[str, Any]) -> dict[str, Any]:
+    """Convert one entry of `mcpServers`. A value under our own key wins over one under another host's key."""
+    entry = {key: value for key, value in raw.items() if key not in IGNORED_KEYS}
+    for other in ("transport", "transportType"):
+        _rename(entry, other, "type")
+    if isinstance(kind := entry.get("type"), str):
+        plain = kind.lower().replace("_", "-")
+        entry["type"] = _TRANSPORTS.get(plain, plain)
+    if "httpUrl" in entry:  # in an entry with both, `url` is for the older SSE transport
+        entry["url"] = entry.pop("httpUrl")
+    _rename(entry, "serverUrl", "url")
+    if "timeout" in entry:
+        entry.setdefault("timeout_s", _to_seconds(entry.pop("timeout")))
+    for other in ("enabled", "isActive"):
+        if isinstance(entry.get(other), bool):
+            entry[other] = not entry[other]
+        _rename(entry, other, "disabled")
+    _rename(entry, "disabledTools", "excludeTools")
+    return with_text_values(entry)
+
+
+def with_text_values(raw: dict[str, Any]) -> dict[str, Any]:
+    """Convert numbers and booleans in `env` and `headers` to text: `PORT: 8080`, `DEBUG: true`."""
+    converted = {key: _to_texts(raw[key]) for key in ("env", "headers") if isinstance(raw.get(key), dict)}
+    return {**raw, **converted}
+
+
+def _to_texts(values: dict[str, Any]) -> dict[str, Any]:
+    def text(value: Any) -> Any:
+        match value:
+            case bool():
+                return "true" if value else "false"
+            case int() | float():
+                return str(value)
+        return value
+
+    return {key: text(value) for key, value in values.items()}
+
+
+def _rename(entry: dict[str, Any], host_key: str, own_key: str) -> None:
+    if host_key in entry:
+        entry.setdefault(own_key, entry.pop(host_key))
+        entry.pop(host_key, None)
+
+
+def _to_seconds(value: Any) -> Any:
+    if isinstance(value, int | float) and value >= _TIMEOUT_SECONDS_MAX:
+        return value / 1000
+    return value

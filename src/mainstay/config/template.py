@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.config import yaml_file
+from mainstay.core.builtin_tool_table import list_tool_names
 
 _HEADER = """\
 # Mainstay's configuration.
@@ -32,10 +33,10 @@ _PROVIDERS = """\
 #    api_key: ${MY_KEY}
 """
 
-_PERMISSIONS = """\
+_PERMISSIONS = f"""\
 # Permissions. The agent works in the folder it is started in, and needs approval to leave it or to send data out.
 #tools:
-#  builtin: [readonly]            # only read, grep, glob, ls; default: all tools
+#  builtin: [readonly]            # only {", ".join(list_tool_names("readonly"))}; default: all tools
 #  protected: [.env, secrets]     # files hidden from tools and commands
 #policy:
 #  allow: ["bash(git *)"]         # without approval

@@ -25,7 +25,7 @@ def describe_type(field_type: Any) -> str:
     """Describe a type: `a whole number of at least 1 or null`."""
     origin, arguments = get_origin(field_type), get_args(field_type)
     if origin is Annotated:
-        return describe_type(arguments[0]) + _describe_bounds(arguments[1:])
+        return describe_type(arguments[0]) + _describe_bounds(arguments[1:]) + _describe_text_rules(arguments[1:])
     if origin in (Union, UnionType):
         return " or ".join(map(describe_type, arguments))
     if origin is Literal:
@@ -42,6 +42,20 @@ def _describe_bounds(metas: Sequence[Any]) -> str:
     if "ge" in bounds and "le" in bounds:
         return f" between {bounds['ge']} and {bounds['le']}"
     return "".join(f" {word} {bounds[name]}" for name, word in _BOUNDS.items() if name in bounds)
+
+
+def _describe_text_rules(metas: Sequence[Any]) -> str:
+    """Describe the rules of a text: ` of at least 1 character`, ` that matches '^https?://'`; empty without rules."""
+    names = ("min_length", "max_length", "pattern")
+    rules = {name: rule for meta in metas for name in names if (rule := getattr(meta, name, None)) is not None}
+    least, most = rules.get("min_length"), rules.get("max_length")
+    text = ""
+    if least is not None and most is not None:
+        text = f" of {least} characters" if least == most else f" of {least} to {most} characters"
+    elif least is not None or most is not None:
+        text = f" of at least {least} characters" if most is None else f" of at most {most} characters"
+    text = text.removesuffix("s") if text.endswith(" 1 characters") else text
+    return text + (f" that matches '{rules['pattern']}'" if "pattern" in rules else "")
 
 
 def is_never_secret(field_type: Any) -> bool:

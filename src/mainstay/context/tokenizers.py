@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.budgeted_calls import estimate_tokens
+from mainstay.core.budgeted_side_calls import estimate_tokens
 from mainstay.core.ports import ModelInfo, Tokenizer
 
 SLICE_CHARS = 4096  # characters encoded at once: the cost of one endless word grows with its length squared

@@ -114,7 +114,7 @@ class AuditReader(Protocol):
     async def find_entries(self, query: AuditQuery) -> list[AuditEntry]: ...
 
 
-class AuditRecorder(Protocol):
+class AdminAuditRecorder(Protocol):
     """Writes audit events that no session's journal contains: people, keys, settings, deletions."""
 
     async def ensure_available(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.core.asgi import ASGIApp
 from mainstay.core.chat_addresses import ChatAddress
-from mainstay.core.errors import MainstayError
+from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.tool_ports import RoomMessage
 
 # --- errors --------------------------------------------------------------------------------------
@@ -95,7 +95,10 @@ class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatChannel(Protocol):
-    """Connection to a chat platform. Methods raise only `ChannelError`s and have timeouts of their own."""
+    """Connection to a chat platform. Methods raise only `ChannelError`s and have timeouts of their own.
+
+    An attribute `account` is optional: the name of the agent's account on the platform, shown by `channel test`.
+    """
 
     name: str  # its name in the configuration: the first part of its sessions' keys
     kind: str  # slack, telegram, …
@@ -110,8 +113,10 @@ class ChatChannel(Protocol):
     async def start(self, on_message: MessageHandler) -> None:
         """Connect and pass every message to the handler, first those missed while offline if the platform keeps them.
 
-        Returns when connected; raises ConfigError if that is impossible (a wrong token). A connection that is lost
-        later is re-established with backoff, without a limit on attempts.
+        Returns when connected; raises ConfigError if a retry cannot help (a wrong token), else ChannelError: then the
+        caller retries with backoff. A connection that is lost later is re-established by the channel itself, with
+        backoff and without a limit on attempts. Works again after `close`: a channel is restarted if a task in one of
+        its attributes, such as its receive loop, raises.
         """
         ...
 
@@ -120,7 +125,8 @@ class ChatChannel(Protocol):
     async def post(self, to: ChatAddress, text: str, *, key: str) -> SentMessage:
         """Post a message of at most `capabilities.length_max` characters, formatted by `format`.
 
-        Without a thread it is posted to the room, where it begins a new thread. `key` is the idempotency key.
+        Without a thread it is posted to the room, where it begins a new thread. `key` is the idempotency key. Raises
+        DeliveryDeferred (also before `start` and after `close`), DeliveryUnknown or DeliveryRejected.
         """
         ...
 
@@ -239,3 +245,11 @@ class ChannelQueue(Protocol):
     async def prune(self, before_ms: int) -> None:
         """Remove finished deliveries that were queued before this time (ms)."""
         ...
+
+
+def encode_queued(item: PendingMessage | Delivery) -> str:
+    """Encode as JSON; raises InputRefused if a text contains lone surrogates."""
+    try:
+        return msgspec.json.encode(item).decode()
+    except UnicodeEncodeError:
+        raise InputRefused("this text cannot be stored: it contains half characters (lone surrogates)") from None

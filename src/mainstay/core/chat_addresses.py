@@ -13,7 +13,8 @@ class ChatAddress(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     thread: str = ""
 
     def __str__(self) -> str:
-        """Return `channel:room[:thread]`: the form users write, and the session key under the `thread` policy."""
+        """Return `channel:room[:thread]`: the form users write. It is also the session key under the `thread` policy,
+        which has a colon at its end if there is no thread."""
         parts = (self.channel, self.room, self.thread) if self.thread else (self.channel, self.room)
         return ":".join(escape_part(part) for part in parts)
 

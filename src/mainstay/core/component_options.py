@@ -1,4 +1,4 @@
-"""Settings of sandboxes and stores, in a section `options` beside the key that names the component."""
+"""Settings of sandboxes, stores and fact stores, in a section `options` beside the key that names the component."""
 
 from __future__ import annotations
 
@@ -39,5 +39,13 @@ class StoreOptions(ComponentOptions, frozen=True, kw_only=True):
     """Settings of a store, under `storage.options`."""
 
     COMPONENT_KIND: ClassVar[ComponentKind] = "store"
+    NAMED_ABOVE: ClassVar[str] = "backend"
+    DEFAULT_NAME: ClassVar[str] = "sqlite"
+
+
+class FactStoreOptions(ComponentOptions, frozen=True, kw_only=True):
+    """Settings of a fact store, under `storage.memory.knowledge.options`."""
+
+    COMPONENT_KIND: ClassVar[ComponentKind] = "fact store"
     NAMED_ABOVE: ClassVar[str] = "backend"
     DEFAULT_NAME: ClassVar[str] = "sqlite"

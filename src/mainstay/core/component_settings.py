@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Self
 
-from mainstay.core.components import ComponentKind, find_component, list_components
-from mainstay.core.errors import ConfigError
+from mainstay.core.components import ComponentKind, advise_upgrade, find_component, list_components
+from mainstay.core.errors import ComponentBroken
 from mainstay.core.settings import MASK, ConfigSection, list_secret_settings
 
 
 class ComponentSettings(ConfigSection, frozen=True, kw_only=True):
     """Settings that all components of a kind have. A component adds its own in a subclass; the configuration is
-    decoded into that subclass (`config/validation.py` says how)."""
+    decoded into that subclass (`config/schema_validator.py` says how)."""
 
     COMPONENT_KIND: ClassVar[ComponentKind]
     NAMED_BY: ClassVar[str] = "kind"  # setting with the component's name; "" or not given: the section's name is it
@@ -22,10 +22,10 @@ class ComponentSettings(ConfigSection, frozen=True, kw_only=True):
         """Return the settings type of the component with this name. Raises ConfigError if there is none."""
         component = find_component(cls.COMPONENT_KIND, name)
         if not issubclass(component.settings, cls):
-            origin = f" of {component.distribution}" if component.distribution else ""
-            raise ConfigError(
-                f"the {component.kind} {name!r}{origin} cannot be configured: {component.settings.__name__} must be "
-                f"a subclass of {cls.__module__}.{cls.__name__}"
+            raise ComponentBroken(
+                f"{component.described} cannot be configured: {component.settings.__name__} must be a subclass of "
+                f"{cls.__module__}.{cls.__name__}",
+                fix=advise_upgrade(component.distribution),
             )
         return component.settings
 

@@ -1,4 +1,4 @@
-"""Component manifests, by which providers, channels, backends, stores, sandboxes and embedders register themselves.
+"""Component manifests, by which providers, channels, backends, stores, fact stores, sandboxes and embedders register.
 
 A component is one folder with a module that has a `COMPONENT`. The package of its kind lists the built-in ones in
 `COMPONENTS`; other distributions offer theirs as entry points of the group `mainstay.<kind>s`. Configuration, `doctor`,
@@ -10,33 +10,37 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from mainstay.core.errors import ConfigError
+from mainstay.core.errors import ComponentBroken, ConfigError, MainstayError
 from mainstay.core.settings import ConfigSection, list_secret_settings
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ComponentFunction = Callable[..., Any]  # its parameters and its result depend on the kind
-ComponentKind = Literal["provider", "channel", "backend", "store", "sandbox", "embedder"]
+ComponentKind = Literal["provider", "channel", "backend", "store", "fact store", "sandbox", "embedder"]
 
-# Packages whose `COMPONENTS` maps the names of built-in components to the modules of their manifests.
+# Packages whose `COMPONENTS`, or the attribute given here, maps the names of built-in components to the modules of
+# their manifests.
 _PACKAGES: Mapping[ComponentKind, str] = {
     "provider": "mainstay.providers",
     "channel": "mainstay.channels",
     "backend": "mainstay.backends",
     "store": "mainstay.store",
+    "fact store": "mainstay.store:FACT_STORES",
     "sandbox": "mainstay.sandbox",
     "embedder": "mainstay.memory.embedders",
 }
 
 
-class SetupStep(msgspec.Struct, frozen=True):
+class ConditionalSetupStep(msgspec.Struct, frozen=True):
     """A step of the setup that is only needed if a setting is given."""
 
     text: str
@@ -57,15 +61,37 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     # usual environment variables of secrets, with `{NAME}` for the configured name; default: `{NAME}_SETTING`
     secret_variables: Mapping[str, str] = {}
     # steps outside of Mainstay, for people; `{name}` and `{setting}` are filled in
-    setup: tuple[str | SetupStep, ...] = ()
+    setup: tuple[str | ConditionalSetupStep, ...] = ()
     libraries: Mapping[str, str] = {}  # modules it imports, with the names of their packages
     install: str = ""  # command that installs the libraries
     check: str = ""  # `module:function` of its health check, run by `doctor`
     distribution: str = ""  # that offers it; empty: built in
 
     def load_factory(self) -> ComponentFunction:
-        """Import the factory. Raises ConfigError if a library is not installed."""
+        """Import the factory. Raises ConfigError if a library is not installed, ComponentBroken if there is no such
+        function. For a component of another distribution, the returned function raises only MainstayErrors: any other
+        exception is a bug of the component, and becomes ComponentBroken."""
         return self._load(self.factory)
+
+    def create(self, name: str, *arguments: object) -> Any:
+        """Return a new instance: the result of `factory(name, *arguments)`. Raises ComponentBroken, with the name and
+        the distribution, if the factory raises anything but a MainstayError."""
+        factory = self._import(self.factory)
+        try:
+            return factory(name, *arguments)
+        except MainstayError:
+            raise
+        except ImportError as error:  # the factory may import a library only now
+            raise self._explain_missing_library(error) from None
+        except Exception as error:  # the factory of another distribution may raise anything
+            raise ComponentBroken(
+                f"{self.describe_instance(name)} cannot be used: its factory failed: {type(error).__name__}: {error}",
+                fix=advise_upgrade(self.distribution),
+            ) from error
+
+    def describe_instance(self, name: str) -> str:
+        """Return `the channel 'parrot' of mainstay-parrot-channel`, for an error about one configured instance."""
+        return f"the {self.kind} {name!r}" + (f" of {self.distribution}" if self.distribution else "")
 
     def load_check(self) -> ComponentFunction | None:
         return self._load(self.check) if self.check else None
@@ -81,7 +107,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     def setup_steps(self, name: str, settings: Mapping[str, object]) -> list[str]:
         """Return what is left to do outside of Mainstay, with the values that were given; one sentence each."""
         values = {**self.required, **{key: str(value) for key, value in settings.items() if value}, "name": name}
-        steps = (SetupStep(step, given="name") if isinstance(step, str) else step for step in self.setup)
+        steps = (ConditionalSetupStep(step, given="name") if isinstance(step, str) else step for step in self.setup)
         return [step.text.format_map(values) for step in steps if step.given in values]
 
     def required_groups(self) -> list[tuple[str, ...]]:
@@ -103,16 +129,88 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     def describe_secret(self, setting: str) -> str:
         return self.secret_hints.get(setting, f"its {setting.replace('_', ' ')}")
 
+    @property
+    def described(self) -> str:
+        """The component as the subject of a sentence: `the provider 'acme' of mainstay-acme`."""
+        return self.describe_instance(self.name)
+
+    def describe_bug(self, error: BaseException | None) -> ComponentBroken:
+        """Return the error for an exception of the component's code that none of its callers expects."""
+        return ComponentBroken(
+            f"{self.described} failed: {type(error).__name__}: {error}",
+            fix=advise_upgrade(self.distribution),
+        )
+
     def _load(self, reference: str) -> ComponentFunction:
+        function = self._import(reference)
+        return self._guard(function) if self.distribution else function
+
+    def _import(self, reference: str) -> ComponentFunction:
         module, _, name = reference.partition(":")
         try:
             function: ComponentFunction = getattr(importlib.import_module(module), name)
-        except ImportError as error:
-            how = f": {self.install}" if self.install else ""
-            raise ConfigError(
-                f"the {self.kind} {self.name!r} needs a library that is not installed ({error}){how}"
-            ) from error
+        except Exception as error:  # the module of another distribution may raise anything while it is imported
+            if not self.distribution and not isinstance(error, ImportError):
+                raise
+            raise self._explain_import(reference, error) from error
         return function
+
+    def _explain_import(self, reference: str, error: Exception) -> ConfigError:
+        module, _, name = reference.partition(":")
+        own = {module, *(module[:end] for end, letter in enumerate(module) if letter == ".")}
+        if isinstance(error, ModuleNotFoundError) and error.name in own:
+            problem = f"there is no module {error.name!r}"
+        elif isinstance(error, AttributeError) and not hasattr(sys.modules.get(module), name):
+            problem = f"the module {module!r} has no {name!r}" if name else "it must be 'module:function'"
+        elif isinstance(error, ImportError):
+            return self._explain_missing_library(error)
+        else:
+            problem = f"it cannot be imported: {type(error).__name__}: {error}"
+        return ComponentBroken(
+            f"{self.described} names the function {reference!r}, but {problem}",
+            fix=advise_upgrade(self.distribution),
+        )
+
+    def _explain_missing_library(self, error: ImportError) -> ConfigError:
+        how = f": {self.install_command()}" if self.install or self.libraries else ""
+        sentence = f"the {self.kind} {self.name!r} needs a library that is not installed ({error}){how}"
+        return ConfigError(sentence, fix=self.install or (f"pip install {error.name}" if error.name else ""))
+
+    def _guard(self, function: ComponentFunction) -> ComponentFunction:
+        """Return the function with its bugs reported, also those in a generator or a coroutine that it returns."""
+
+        def call(*arguments: object) -> object:
+            with self._report_bugs():
+                result = function(*arguments)
+            if isinstance(result, Generator):
+                return iterate(result)
+            return wait(result) if isinstance(result, CoroutineType) else result
+
+        def iterate(results: Iterator[object]) -> Iterator[object]:
+            with self._report_bugs():
+                yield from results
+
+        async def wait(result: Awaitable[object]) -> object:
+            with self._report_bugs():
+                return await result
+
+        return call
+
+    @contextmanager
+    def _report_bugs(self) -> Iterator[None]:
+        try:
+            yield
+        except MainstayError:
+            raise
+        except ImportError as error:  # the function imports a library only now
+            raise self._explain_missing_library(error) from error
+        except Exception as error:  # the code of another distribution may raise anything
+            raise self.describe_bug(error) from error
+
+
+def advise_upgrade(distribution: str) -> str:
+    """Return what to do about a broken component: the text of `ConfigError.fix`."""
+    return f"correct, upgrade or uninstall the distribution {distribution}" if distribution else ""
 
 
 def find_component(kind: ComponentKind, name: str) -> Component:
@@ -129,12 +227,29 @@ def has_component(kind: ComponentKind, name: str) -> bool:
 
 def suggest_component(kind: ComponentKind, name: str) -> str:
     """Return the end of an error about an unknown component: the most similar name, or all of them."""
+    known = component_names(kind)
+    near = suggest_name(name, known)
+    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
+    return f"{hint} (others come with a distribution that has an entry point in the group {entry_point_group(kind)})"
+
+
+def suggest_name(name: str, known: Sequence[str]) -> str:
+    """Return the most similar of the known names; empty if none is similar."""
     from difflib import get_close_matches  # only needed for a mistake
 
-    known = component_names(kind)
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
-    return f"{hint} (others come with a distribution that has an entry point in the group {entry_point_group(kind)})"
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.5)), "")
+
+
+def find_similar_component(kind: ComponentKind, name: str) -> str:
+    """Return the component whose name is probably misspelled here; empty if there is none. A name that adds a digit or
+    a hyphen (`openai2`, `ollama-gpu`) is no misspelling: users name their own servers like that."""
+    from difflib import get_close_matches  # only needed for a mistake
+
+    if has_component(kind, name):
+        return ""
+    near = next(iter(get_close_matches(name.lower(), component_names(kind), n=1, cutoff=0.75)), "")
+    added = set(name.lower()) - set(near)
+    return near if all(letter.isalpha() for letter in added) else ""
 
 
 def list_components(
@@ -167,13 +282,16 @@ def component_names(kind: ComponentKind) -> list[str]:
 def built_in_components(kind: ComponentKind) -> Mapping[str, str]:
     """Return the index of a kind: where each manifest is, as `module` (its `COMPONENT`) or `module:ATTRIBUTE`. No
     metadata of distributions is read."""
-    index: Mapping[str, str] = importlib.import_module(_PACKAGES[kind]).COMPONENTS
+    package, _, attribute = _PACKAGES[kind].partition(":")
+    index: Mapping[str, str] = getattr(importlib.import_module(package), attribute or "COMPONENTS")
     return index
 
 
 def entry_point_group(kind: ComponentKind) -> str:
-    """Return the group in which other distributions offer components: `mainstay.channels`, `mainstay.sandboxes` …"""
-    return f"mainstay.{kind}es" if kind.endswith("x") else f"mainstay.{kind}s"
+    """Return the group in which other distributions offer components: `mainstay.channels`, `mainstay.sandboxes`,
+    `mainstay.fact_stores` …"""
+    noun = kind.replace(" ", "_")
+    return f"mainstay.{noun}es" if noun.endswith("x") else f"mainstay.{noun}s"
 
 
 @cache
@@ -209,20 +327,46 @@ def _load_entry_point(kind: ComponentKind, entry_point: EntryPoint) -> Component
     try:
         component = entry_point.load()
     except Exception as error:  # the module of another distribution may raise anything while it is imported
-        raise ConfigError(
-            f"the {kind} {entry_point.name!r} of {distribution} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error
+        subject, reason = f"the {kind} {entry_point.name!r} of {distribution}", f"{type(error).__name__}: {error}"
+        sentence = f"{subject} cannot be loaded: {reason}"
+        raise ComponentBroken(sentence, fix=advise_upgrade(distribution)) from error
     if not isinstance(component, Component) or component.kind != kind or component.name != entry_point.name:
-        raise ConfigError(
-            f"the {kind} {entry_point.name!r} of {distribution} is no manifest: {entry_point.value} must be a "
-            f"mainstay.core.components.Component of the kind {kind!r} with that name"
+        sentence = (
+            f"the {kind} {entry_point.name!r} of {distribution} has no valid manifest: {entry_point.value} must be a "
+            f"mainstay.core.components.Component of the kind {kind!r} with the name {entry_point.name!r}, but is "
+            f"{_describe_manifest(component)}"
         )
+        raise ComponentBroken(sentence, fix=advise_upgrade(distribution))
     if problem := _find_manifest_problem(component):
-        raise ConfigError(f"the manifest of the {kind} {entry_point.name!r} of {distribution} {problem}")
+        sentence = f"the manifest of the {kind} {entry_point.name!r} of {distribution} {problem}"
+        raise ComponentBroken(sentence, fix=advise_upgrade(distribution))
     return msgspec.structs.replace(component, distribution=distribution)
 
 
+_FORMS: Mapping[
+    str, tuple[type | tuple[type, ...], str]
+] = {  # of the manifest's fields, each with an example for the author
+    "required": (Mapping, 'required={"url": "https://chat.example"}'),
+    "secrets": ((tuple, list), 'secrets=(("key",),), groups of settings, of each of which one must be given'),
+    "secret_hints": (Mapping, 'secret_hints={"key": "the API key"}'),
+    "secret_variables": (Mapping, 'secret_variables={"key": "{NAME}_KEY"}'),
+    "setup": ((tuple, list), 'setup=("create an account",)'),
+    "libraries": (Mapping, 'libraries={"module": "package"}'),
+}
+
+
+def _describe_manifest(value: object) -> str:
+    if isinstance(value, Component):
+        return f"the {value.kind} {value.name!r}"
+    return f"of the type {type(value).__name__}"
+
+
 def _find_manifest_problem(component: Component) -> str:
+    for field, (form, example) in _FORMS.items():
+        value = getattr(component, field)
+        is_grouped = field != "secrets" or all(isinstance(group, tuple | list) for group in value)
+        if not isinstance(value, form) or not is_grouped:
+            return f"has {field!r} in the wrong form: write {example}"
     secrets = [key for group in component.secrets for key in group]
     for key in (*component.required, *secrets, *component.secret_hints):
         if key not in component.settings.__struct_fields__:

@@ -40,6 +40,14 @@ class EmbedderFactoryContext(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
 
 
+class EmbedderCheckContext(EmbedderFactoryContext, frozen=True, kw_only=True):
+    """What the health check of an embedder gets beside the model's name and the options. It is called as
+    `check(model, options, context)`; it may block, and returns findings."""
+
+    timeout_s: float = 10.0  # for the whole check
+    is_offline: bool = False  # True: no network access
+
+
 def split_embedding_model(spec: str) -> tuple[str, str]:
     """Return the embedder's name and the name of its model."""
     name, _, model = spec.partition("/")

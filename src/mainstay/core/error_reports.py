@@ -1,4 +1,4 @@
-"""Error reports that `mainstay errors` lists: their type, grouping of similar ones, and the storage port."""
+"""Error reports that `mainstay error` lists: their type, grouping of similar ones, and the storage port."""
 
 from __future__ import annotations
 

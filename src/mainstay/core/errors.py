@@ -2,6 +2,7 @@
 
     MainstayError
     ├── ConfigError                 the configuration cannot be used
+    │   └── ComponentBroken         the manifest or the code of a component has a bug
     ├── ToolDefinitionError         a tool cannot be offered as it is declared
     ├── HomeTaken                   another process owns this home
     ├── HomeUnusable                permissions, a read-only disk, no file handles
@@ -17,6 +18,7 @@
     ├── AgentClosed                 the agent was closed while the call waited
     ├── BudgetExhausted             a spending limit is reached
     ├── AuditUnavailable            the audit log cannot be written, and the action requires it
+    ├── ProviderBroken              the code of a provider has a bug
     ├── ContextOverflow             the parts that cannot be left out exceed the model's context window
     ├── SummaryUnusable             the model returned a summary that cannot be used
     ├── EmbedderMissing             no embedding model is available
@@ -66,7 +68,15 @@ class MainstayError(Exception):
 
 
 class ConfigError(MainstayError):
-    pass
+    """`fix` is what to do about it, as `mainstay doctor` prints it; empty: the configuration has to be edited."""
+
+    def __init__(self, sentence: str, *, fix: str = "") -> None:
+        super().__init__(sentence)
+        self.fix = fix
+
+
+class ComponentBroken(ConfigError):
+    """A component's manifest or code has a bug: not the configuration is to blame, but the component's distribution."""
 
 
 class ToolDefinitionError(MainstayError):
@@ -116,6 +126,10 @@ class BudgetExhausted(MainstayError):
 
 class AuditUnavailable(MainstayError):
     pass
+
+
+class ProviderBroken(MainstayError):
+    """A provider raised an exception that is no `ProviderError`: a bug in its code. The exception is its cause."""
 
 
 class ContextOverflow(MainstayError):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from mainstay.core.outcome_text import format_count
+
+PROBLEMS_MAX = 5  # of one kind; a command lists all
 Verdict = Literal["ok", "warn", "FAIL"]
 
 
@@ -20,6 +24,17 @@ class CheckFinding(msgspec.Struct, frozen=True, rename={"message": "says", "is_f
     is_fixed: bool = False
 
 
+def list_problems(check: str, count: int, problems: Sequence[str]) -> Iterator[CheckFinding]:
+    """Yield the findings about a kind of files (`Skills`): how many can be used, then the first problems."""
+    kind = check.lower()[:-1]
+    if count:
+        yield CheckFinding(check, "ok", format_count(count, kind))
+    for problem in problems[:PROBLEMS_MAX]:
+        yield CheckFinding(check, "warn", problem, "" if "`" in problem else f"mainstay {kind} list")
+    if len(problems) > PROBLEMS_MAX:
+        yield CheckFinding(check, "warn", f"and {len(problems) - PROBLEMS_MAX} more", f"mainstay {kind} list")
+
+
 class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the check of a component may know beside the component's settings."""
 
@@ -28,3 +43,4 @@ class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
     timeout_s: float = 10.0  # for the whole check
     is_offline: bool = False  # True: no network access
+    has_vectors: bool = True  # whether semantic search is configured

@@ -27,6 +27,7 @@ from mainstay.core.json_types import JsonObject
 from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import AnyPart, Binary, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.outcome import Failed
+from mainstay.core.surrogates import replace_surrogates_in
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -35,6 +36,18 @@ class Record(msgspec.Struct, frozen=True):
     seq: int
     at: int
     event: Event
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """Result of a replay (`lane/replay.py`). `difference` describes the first event that differs; empty: none does."""
+
+    records: int
+    turns: int
+    difference: str = ""
+
+    @property
+    def is_identical(self) -> bool:
+        return not self.difference
 
 
 encode_event: Callable[[Event], bytes] = msgspec.json.Encoder().encode
@@ -53,19 +66,8 @@ _KNOWN_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in DurableEvent
 
 def replace_surrogates(event: Event) -> Event:
     """Replace lone surrogates in an event's texts, which UTF-8 cannot encode and `encode_event` refuses."""
-    mended_event: Event = msgspec.convert(_replace_surrogates_in(msgspec.to_builtins(event)), DurableEvent)
+    mended_event: Event = msgspec.convert(replace_surrogates_in(msgspec.to_builtins(event)), DurableEvent)
     return mended_event
-
-
-def _replace_surrogates_in(value: object) -> object:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case dict():
-            return {_replace_surrogates_in(key): _replace_surrogates_in(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_replace_surrogates_in(item) for item in value]
-    return value
 
 
 def redact_event(event: Event) -> Event:

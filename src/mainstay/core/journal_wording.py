@@ -3,6 +3,12 @@
 A turn names the version it was recorded with (`TurnStarted.wording`; absent: 0.1). A replay and a resumed turn use the
 sentences of that version, so a replay stays byte-identical when a later release says something in other words. A
 version is never edited: a changed sentence is a new version.
+
+A sentence needs a version if a replay produces it again or recognises it: results that the turn loop gives to calls
+without running them, its notices and answers at a limit, bounds in outcomes, and the result of a call that a fork cut
+off. All other sentences are replayed from the recording and need no version: texts of tool results (those of the
+toolbox, of a policy, a budget or a circuit breaker that refused a call, of a sub-agent), corrections, verdicts, reasons
+of restarts, and failures. `tests/unit/lane/test_replay_wording.py` lists the latter for the modules of the turn.
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ import msgspec
 
 
 class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The sentences of one version: results of calls that did not run or did not finish, and notices to the model."""
+    """The sentences of one version: results of calls that did not run or did not finish, notices, bounds, answers."""
 
     cancelled: str = "Cancelled: the turn was aborted before this call finished."
     not_started: str = "Cancelled: the turn was aborted before this call ran."
@@ -31,9 +37,20 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         "This turn has reached its limit ({bound}). No more tools can be used in it. Answer now with what you "
         "have: say what was done, and what is still missing because of the limit."
     )
+    steps_bound: str = "{count} steps"
+    tool_calls_bound: str = "{count} tool calls"
+    response_calls_exceeded: str = "Not run: at most {count} calls a response. Ask again for the rest."
+    turn_calls_exceeded: str = "Not run: this turn has used its {count} tool calls. Answer with what you have."
+    call_repeated: str = (
+        "Not run: this exact call gave the same result {count} times in a row. "
+        "Do something else, or answer with what you have."
+    )
+    limit_answer: str = "I had to stop: this turn reached its limit ({bound})."
+    budget_answer: str = "I had to stop: {bound}."
     answer_filtered: str = (
         "The model's answer was withheld by its provider's content filter; ask in other words, or another model."
     )
+    forked_call: str = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
 _FIRST = JournalWording()  # of 0.1, whose journals name no version

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mainstay.core.budgets import TurnBudget
+from mainstay.core.budget_ports import TurnBudget
 from mainstay.core.events import Judged, Score
 from mainstay.core.messages import Message
 from mainstay.core.ports import EventRecorder, ModelInfo

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.budget_reservations import reservations_closed_by, to_nanodollars
+from mainstay.core.budget_reservation_ids import reservations_closed_by, to_nanodollars
 from mainstay.core.events import (
     Event,
     Folded,
@@ -26,11 +26,13 @@ from mainstay.core.events import (
 from mainstay.core.input_envelope import sender_person
 from mainstay.core.journal import Record
 from mainstay.core.messages import Usage
-from mainstay.core.projections import JournalBatch
+from mainstay.core.projection_ports import JournalBatch
 
 HOUR_MS = 3_600_000
 RETENTION_HOURS = 64 * 24  # the newest with spending in them: a month, and another in case a clock had been ahead
 BudgetScope = Literal["turn", "session", "person", "workspace", "home"]
+BudgetPeriod = Literal["", "hour", "day", "month"]
+BudgetKind = Literal["money", "tokens", "calls"]
 BUDGET_SCOPES: tuple[BudgetScope, ...] = ("turn", "session", "person", "workspace", "home")  # narrowest first
 LedgerRow = tuple[BudgetScope, str, int, int, int, int]  # scope, name, hour, nanodollars, tokens, tool calls
 

@@ -24,7 +24,6 @@ SKILL_HEADING = "# Skill: "  # beginning of a skill in the context; its header, 
 SKILL_NOTE_ORIGIN = f"{CONTEXT_ORIGIN}:skill:"
 SKILL_TOOLS = ("skill", "call_tool")
 SKILL_HEADER_CHARS_MAX = 8_000
-FORKED_CALL_TEXT = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
 _DECIDING_EVENTS = (MessageAdded, Judged, Steered, TurnEnded, Forked)
@@ -147,7 +146,8 @@ class OpenTurn:
 
     def results_for_fork(self) -> tuple[ToolResult, ...]:
         """Return the results of the last step's calls for a fork; calls without one get an "outcome unknown" result."""
-        unknown = {call.id: ToolResult(call.id, call.name, FORKED_CALL_TEXT, is_error=True) for call in self.open_calls}
+        text = self.wording.forked_call
+        unknown = {call.id: ToolResult(call.id, call.name, text, is_error=True) for call in self.open_calls}
         results = {**self.results, **unknown}
         return tuple(results[call.id] for call in self.step_calls)
 

@@ -51,7 +51,7 @@ class Failed(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
 
     sentence: str
     details: str = ""
-    trace: str = ""  # trace id of the turn (core/trace_ids)
+    trace: str = ""  # trace id of the turn (core/turn_location)
 
 
 Outcome = Answered | Aborted | Exhausted | Paused | Failed

@@ -1,7 +1,8 @@
 """Protocol buffer messages as structs, decoded strictly.
 
 Written by hand because they are decoded at a trust boundary: an unknown field, a wrong type, a second value for the
-same field or text that is not UTF-8 is an error here, where a general decoder would ignore it.
+same field or a number that is too large is an error here, and decoding ends at the first one. The protobuf library
+accepts some of these, and reads the message to its end before it reports any (docs/concepts/decisions.md).
 
 A message is a struct whose fields have defaults; the number of a field is its position.
 
@@ -25,6 +26,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 _VARINT, _DOUBLE, _BYTES = 0, 1, 2
 _VARINT_BYTES_MAX = 10
 _UINT64_MAX = (1 << 64) - 1
+MESSAGES_MAX = 1000  # items of a repeated message: an empty one has two bytes and takes as long as a large one
 
 
 class ProtobufMessageInvalid(MainstayError):
@@ -165,6 +167,8 @@ def _decode_bytes(values: dict[str, object], name: str, data: bytes, expected: o
     elif len(inner) == 2 and inner[1] is Ellipsis:
         items = values.setdefault(name, [])
         assert isinstance(items, list)
+        if inner[0] is not str and len(items) == MESSAGES_MAX:
+            raise ProtobufMessageInvalid(f"{name} has more than {MESSAGES_MAX} items")
         items.append(_decode_text(data, name) if inner[0] is str else decode(data, inner[0]))
     else:
         raise ProtobufMessageInvalid(f"{name} has the wrong type")

@@ -9,11 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from mainstay.core.component_settings import ComponentSettings
-from mainstay.core.components import Component, ComponentKind, has_component
+from mainstay.core.components import Component, ComponentFunction, ComponentKind, find_component, has_component
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.core.model_info import ModelInfo
 
+KEY_SETTING = "api_key"
 ApiKeySource = str | Callable[[], str | Awaitable[str]] | None
 
 
@@ -58,6 +59,24 @@ class ProviderComponent(Component, frozen=True, kw_only=True):
     model_checker: str = ""  # `module:function` that raises ConfigError for a name that no model of it can have
     model_finder: str = ""  # `module:function` from the environment to the name of a model that is installed, or None
     model_hint: str = ""  # what to do if it does not have a model; `{model}` is filled in
+    telemetry_name: str = ""  # in OpenTelemetry's GenAI semantic conventions; empty: its name
+    # `module:function` from a `ProviderFilesContext` to findings about what it keeps on this machine, such as
+    # downloads; `doctor` runs it whatever model is configured
+    files_check: str = ""
+
+    def __post_init__(self) -> None:
+        """One field says where the API key is: from `key_variables` follow `secrets`, `secret_variables` and
+        `secret_hints`, and from a secret `api_key` with its variable follow `key_variables`."""
+        if not self.key_variables and any(KEY_SETTING in group for group in self.secrets):
+            msgspec.structs.force_setattr(self, "key_variables", (self.secret_variable(self.name, KEY_SETTING),))
+        if not self.key_variables:
+            return
+        if self.needs_key and not self.secrets:
+            msgspec.structs.force_setattr(self, "secrets", ((KEY_SETTING,),))
+        variables = {KEY_SETTING: self.key_variables[0], **self.secret_variables}
+        hints = {KEY_SETTING: f"the API key of {self.title}", **self.secret_hints}
+        msgspec.structs.force_setattr(self, "secret_variables", variables)
+        msgspec.structs.force_setattr(self, "secret_hints", hints)
 
     @property
     def key_variable(self) -> str:
@@ -73,6 +92,19 @@ class ProviderComponent(Component, frozen=True, kw_only=True):
                     raise ConfigError(f"{variable} {flaw}")
                 return value.strip()
         return None
+
+    @property
+    def key_places(self) -> str:
+        """Where the API key may be set: `ACME_API_KEY or providers.acme.api_key`."""
+        return " or ".join([*self.key_variables[:1], f"providers.{self.name}.api_key"])
+
+    def build_key_error(self, environ: Mapping[str, str]) -> ConfigError:
+        """Return the error for an API key that is needed and not given."""
+        empty = next((name for name in self.key_variables if name in environ), "")
+        found = f"; {empty} {find_key_flaw(environ[empty])}" if empty else ""
+        sentence = f"{self.name} needs an API key: set {self.key_places} to one, or pass api_key{found}"
+        choice = "or choose another model: mainstay config set model <provider>/<model>"
+        return ConfigError(sentence, fix=f"export {self.key_variable}=…, {choice}")
 
     def find_base_url(self, environ: Mapping[str, str]) -> str:
         """Return the base URL of the environment, else the default. Raises ConfigError if it cannot be parsed."""
@@ -101,6 +133,9 @@ class ProviderComponent(Component, frozen=True, kw_only=True):
         model: str | None = self._load(self.model_finder)(environ)
         return model
 
+    def load_files_check(self) -> ComponentFunction | None:
+        return self._load(self.files_check) if self.files_check else None
+
 
 class ProviderFactoryContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the factory of a provider gets beside the model's name and the provider's settings."""
@@ -116,10 +151,12 @@ class ProviderFactoryContext(msgspec.Struct, frozen=True, kw_only=True):
         return f"ProviderFactoryContext({self.component.name})"  # without the API key and a password in the URL
 
     def check_api_key(self) -> None:
-        """Raise ConfigError if there is no API key, but the server needs one; one of the user's own may not."""
+        """Raise ConfigError if there is no API key, but the server needs one. A built-in provider with another address
+        may be a server of the user's own that needs none."""
         provider = self.component
-        if self.api_key is None and provider.key_variable and provider.base_url in (self.base_url, ""):
-            raise ConfigError(f"{provider.name} needs an API key: set {provider.key_variable}, or pass api_key")
+        is_own_server = not provider.distribution and provider.base_url not in (self.base_url, "")
+        if self.api_key is None and provider.key_variable and not is_own_server:
+            raise provider.build_key_error(self.environ)
 
 
 class ProviderCheckContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +164,22 @@ class ProviderCheckContext(msgspec.Struct, frozen=True, kw_only=True):
 
     environ: Mapping[str, str]
     is_deep: bool = False  # True: take the time for a thorough check
+
+
+class ProviderFilesContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What the check of a provider's files gets."""
+
+    environ: Mapping[str, str]
+    fix: bool = False  # True: repair what can be repaired
+
+
+def find_telemetry_name(provider: str) -> str:
+    """Return a provider's name in OpenTelemetry's GenAI semantic conventions; its own if there is no such provider."""
+    try:
+        component = find_component("provider", provider) if has_component("provider", provider) else None
+    except ConfigError:  # a broken manifest of another distribution; reported when a model of it is used
+        return provider
+    return component.telemetry_name or provider if isinstance(component, ProviderComponent) else provider
 
 
 def find_key_flaw(value: str) -> str:

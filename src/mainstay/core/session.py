@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mainstay.core.budget_reservations import reservations_closed_by
+from mainstay.core.budget_reservation_ids import reservations_closed_by
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.events import (
     ApprovalAnswered,
@@ -39,11 +39,11 @@ from mainstay.core.events import (
 )
 from mainstay.core.history_stubs import apply_relief, summary_message
 from mainstay.core.input_envelope import effective_sender, sender_person
+from mainstay.core.journal import Record
 from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrusted
 from mainstay.core.messages import Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, QueuedInput
 from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
-from mainstay.core.turn_boundaries import trim_to_whole_turns
 
 AMENDED_PREFIX = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
 OVERHEARD_MAX = 50  # overheard messages shown with a prompt: the newest
@@ -446,3 +446,36 @@ _HANDLERS: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Forked: Session._forked,
     Blanked: Session._ignored,
 }
+
+
+def trim_to_whole_turns(records: list[Record], *, complete: bool) -> list[Record]:
+    """Return the records from the first whole turn on; all of them if they are `complete`."""
+    if complete:
+        return records
+    loaded = {record.seq for record in records}
+    for index, record in enumerate(records):
+        match record.event:
+            case TurnStarted(inputs=inputs) if all(seq in loaded for seq in inputs):
+                return _with_needed_inputs(records, index)
+            case MessageAdded(role="user", turn=0):  # imported history has no turns
+                return _with_needed_inputs(records, index)
+    return records
+
+
+def _with_needed_inputs(records: list[Record], index: int) -> list[Record]:
+    """Return the records from `index` on, preceded by earlier inputs that are used after it or still queued."""
+    received = [record for record in records[:index] if isinstance(record.event, Received)]
+    used_after = {
+        seq
+        for record in records[index:]
+        if isinstance(record.event, TurnStarted | Steered)
+        for seq in record.event.inputs
+    }
+    used_before = {
+        seq
+        for record in records[:index]
+        if isinstance(record.event, TurnStarted | Steered)
+        for seq in record.event.inputs
+    }
+    needed = [record for record in received if record.seq in used_after or record.seq not in used_before]
+    return needed + records[index:]

@@ -125,7 +125,8 @@ def build_answer_schema(schema: JsonObject) -> CompiledJsonSchema:
 def _check_calls(checks: CaseChecks, tool_calls: Sequence[TranscriptCall]) -> Iterator[CheckResult]:
     for expected in to_expected_calls(checks.called):
         is_called = any(_matches_call(expected, call) for call in tool_calls)
-        yield CheckResult(f"called {_format_expected_call(expected)}", "" if is_called else _describe_calls(tool_calls))
+        failure = "" if is_called else _describe_calls(tool_calls, with_results=bool(expected.result))
+        yield CheckResult(f"called {_format_expected_call(expected)}", failure)
     if in_order := to_expected_calls(checks.called_in_order):
         remaining = iter(tool_calls)
         missing = next((step for step in in_order if not any(_matches_call(step, call) for call in remaining)), None)
@@ -134,7 +135,8 @@ def _check_calls(checks: CaseChecks, tool_calls: Sequence[TranscriptCall]) -> It
             name,
             ""
             if missing is None
-            else f"{_format_expected_call(missing)} is missing there: {_describe_calls(tool_calls)}",
+            else f"{_format_expected_call(missing)} is missing there: "
+            f"{_describe_calls(tool_calls, with_results=bool(missing.result))}",
         )
     for glob in to_texts(checks.not_called):
         forbidden = next((call for call in tool_calls if fnmatch.fnmatchcase(call.tool, glob)), None)
@@ -142,7 +144,7 @@ def _check_calls(checks: CaseChecks, tool_calls: Sequence[TranscriptCall]) -> It
 
 
 def _matches_call(expected: ExpectedCall, call: TranscriptCall) -> bool:
-    if not fnmatch.fnmatchcase(call.tool, expected.tool):
+    if not fnmatch.fnmatchcase(call.tool, expected.tool) or not call.exists or expected.result not in call.result:
         return False
     if not expected.arguments:
         return True
@@ -181,10 +183,16 @@ def _describe_answer(answer: str, around: str = "") -> str:
     return f"the answer is {_quote_short(('…' if start else '') + answer[start:])}"
 
 
-def _describe_calls(tool_calls: Sequence[TranscriptCall]) -> str:
+def _describe_calls(tool_calls: Sequence[TranscriptCall], *, with_results: bool) -> str:
     if not tool_calls:
         return "no tool was called"
-    text = ", ".join(map(_format_call, tool_calls[:5]))
+    shown = [
+        f"{_format_call(call)} with the result {_quote_short(call.result)}"
+        if with_results or not call.exists
+        else _format_call(call)
+        for call in tool_calls[:5]
+    ]
+    text = ", ".join(shown)
     return f"it called {text}" + (f" and {len(tool_calls) - 5} more" if len(tool_calls) > 5 else "")
 
 
@@ -193,7 +201,9 @@ def _format_call(call: TranscriptCall) -> str:
 
 
 def _format_expected_call(expected: ExpectedCall) -> str:
-    return f"{expected.tool}({_format_arguments(expected.arguments)})" if expected.arguments else expected.tool
+    arguments = f"({_format_arguments(expected.arguments)})" if expected.arguments else ""
+    result = f" with the result {_quote_short(expected.result)}" if expected.result else ""
+    return f"{expected.tool}{arguments}{result}"
 
 
 def _format_arguments(arguments: JsonObject) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.config.schema_observability import JudgeEntry, JudgeSettings
+from mainstay.config.schema_judges_budgets_telemetry import JudgeEntry, JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.journal import Record
 from mainstay.core.judges import JudgePanel

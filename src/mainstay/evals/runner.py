@@ -16,7 +16,6 @@ from mainstay.core.errors import MainstayError, SessionUnknown
 from mainstay.core.events import Waiting
 from mainstay.core.journal import Record
 from mainstay.core.judges import JudgeBudget, JudgeInput, JudgePanel
-from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered, Failed, Paused, Reply
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Provider
 from mainstay.evals.checks import CheckResult, run_checks
@@ -72,7 +71,6 @@ class EvalEnvironment(msgspec.Struct, frozen=True, kw_only=True):
 
     home_template: HomeTemplate
     provider: Provider | None = None  # None: every case has a script
-    limits: Limits = Limits()
     cost_max: float | None = None  # budget in dollars; None: unlimited
     jobs: int = 4  # cases that run concurrently
 
@@ -202,7 +200,7 @@ class _TaskRunner:
             ] if missing else []
         results: list[CheckResult] = []
         if task.mode == "replay":
-            replayed = await replay_journal(task.records, self._environment.limits)
+            replayed = await replay_journal(task.records)
             results.append(CheckResult("replays identically", replayed.difference))
         turns = read_transcripts(task.records)
         return [turn for turn in turns if task.turn in (0, turn.turn)], results

@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from mainstay.config.validation import Keys, SchemaChecker, ValueSource, to_dotted_key
+from mainstay.config.schema_validator import Keys, SchemaChecker, ValueSource, to_dotted_key
 from mainstay.core.errors import ConfigError
 from mainstay.evals.checks import build_answer_schema
 from mainstay.evals.suite_schema import (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from mainstay.config.schema_observability import JudgeEntry, Seconds, Share
+from mainstay.config.schema_judges_budgets_telemetry import JudgeEntry, Seconds, Share
 from mainstay.core.json_types import JsonValue
 from mainstay.core.settings import ConfigSection, Count
 
@@ -22,10 +22,11 @@ CombineSetting = Literal["mean", "median", "min", "max", "weighted", "vote"]
 
 
 class ExpectedCall(ConfigSection, frozen=True, kw_only=True):
-    """An expected tool call, with at least these arguments."""
+    """An expected call of a tool that exists, with at least these arguments and a result that contains `result`."""
 
     tool: str
     arguments: dict[str, AnyValue] = {}
+    result: str = ""
 
 
 CallOrCalls = tuple[str | ExpectedCall, ...] | str

@@ -17,13 +17,13 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstay.agent.allow_rules import FILE as GRANTS
+from mainstay.agent.allow_rule_store import FILE as GRANTS
 from mainstay.agent.file_origins import FileOriginLookup
 from mainstay.agent.home_paths import checked_workspace_folder
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.config.schema import Config, StateSettings, ToolSettings, resolve_data_folder
 from mainstay.config.schema_external_tools import McpEntry
-from mainstay.config.schema_observability import JudgeSettings
+from mainstay.config.schema_judges_budgets_telemetry import JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.tree_removal import remove_tree

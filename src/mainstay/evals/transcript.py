@@ -9,10 +9,11 @@ import msgspec
 from mainstay.core.events import Folded, Relieved, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
 from mainstay.core.json_types import JsonObject
-from mainstay.core.messages import Message, ToolCall, Usage
+from mainstay.core.messages import Message, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.session import Session
-from mainstay.turn.tool_catalogue import CALL_TOOL, parse_catalogue_call
+from mainstay.turn.tool_search import CALL_TOOL, parse_catalogue_call
+from mainstay.turn.toolbox import UNKNOWN_TOOL_PREFIX
 
 
 class TranscriptCall(msgspec.Struct, frozen=True):
@@ -20,6 +21,8 @@ class TranscriptCall(msgspec.Struct, frozen=True):
 
     tool: str
     arguments: JsonObject | None  # None: they were not a JSON object
+    result: str = ""
+    exists: bool = True  # False: there is no tool of this name
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +73,7 @@ def _build_transcript(session: Session, first_message: int, outcome: Outcome, se
         outcome=outcome,
         turn=turn.turn,
         messages=messages,
-        calls=tuple(_to_transcript_call(call) for message in messages for call in message.calls),
+        calls=_list_calls(messages),
         steps=turn.step,
         usage=turn.usage,
         cost=turn.cost,
@@ -79,7 +82,13 @@ def _build_transcript(session: Session, first_message: int, outcome: Outcome, se
     )
 
 
-def _to_transcript_call(call: ToolCall) -> TranscriptCall:
+def _list_calls(messages: Sequence[Message]) -> tuple[TranscriptCall, ...]:
+    parts = [part for message in messages for part in message.parts]
+    results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
+    return tuple(_to_transcript_call(call, results.get(call.id)) for message in messages for call in message.calls)
+
+
+def _to_transcript_call(call: ToolCall, result: ToolResult | None) -> TranscriptCall:
     name, input = call.name, call.input
     if name == CALL_TOOL and (inner := parse_catalogue_call(input)) is not None:  # called through the tool catalogue
         name, input = inner.name, msgspec.json.encode(inner.arguments).decode()
@@ -87,7 +96,9 @@ def _to_transcript_call(call: ToolCall) -> TranscriptCall:
         arguments = msgspec.json.decode(input or "{}")
     except (msgspec.DecodeError, ValueError, RecursionError):
         arguments = None
-    return TranscriptCall(name, arguments if isinstance(arguments, dict) else None)
+    text = result.content if result is not None else ""
+    exists = result is None or not (result.is_error and text.startswith(UNKNOWN_TOOL_PREFIX))
+    return TranscriptCall(name, arguments if isinstance(arguments, dict) else None, text, exists)
 
 
 def merge_transcripts(turns: Sequence[Transcript], expected_turns: Collection[int] = ()) -> Transcript:

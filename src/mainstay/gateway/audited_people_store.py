@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mainstay.core.audit import AuditRecorder
+from mainstay.core.audit import AdminAuditRecorder
 from mainstay.core.people import ApiKey, ChannelIdentity, PendingPairing, PeopleStore, Person
 
 
@@ -16,7 +16,7 @@ class AuditedPeopleStore:
     that take rights away are never refused.
     """
 
-    def __init__(self, store: PeopleStore, get_recorder: Callable[[], AuditRecorder | None]) -> None:
+    def __init__(self, store: PeopleStore, get_recorder: Callable[[], AdminAuditRecorder | None]) -> None:
         self._store = store
         self._get_recorder = get_recorder
 

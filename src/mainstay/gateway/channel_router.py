@@ -12,20 +12,19 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import AgentClosed, InputRefused, MainstayError
 from mainstay.core.ports import Clock
 from mainstay.core.tool_ports import OutgoingMessage
+from mainstay.gateway.channel_connection import ChannelConnection
 from mainstay.gateway.channel_hints import ChannelHintContributor, RoomSearch
 from mainstay.gateway.delivery import Deliverer
-from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.inbound_handler import AttachmentFolder, ConnectedWorkspace, InboundHandler
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.room_routing import ChannelRooms, ChannelRoutingSettings
-from mainstay.gateway.turn_reporter import build_delivery_key
+from mainstay.gateway.session_answer_poster import build_delivery_key
 from mainstay.gateway.unknown_users import UnknownUserResponder
-from mainstay.gateway.workspace_reporter import WorkspaceReporter
+from mainstay.gateway.workspace_answer_poster import WorkspaceAnswerPoster
 
 log = logging.getLogger("mainstay.channels")
 
 DRAIN_POLL_S = 0.05
-RETRY_S = 2.0
-RETRY_MAX_S = 300.0
 
 
 class ChannelRouter:
@@ -33,7 +32,7 @@ class ChannelRouter:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: OperationGateway,
         rules: Mapping[str, ChannelRoutingSettings],
         clock: Clock,
         get_queue: Callable[[str], ChannelQueue],
@@ -47,10 +46,9 @@ class ChannelRouter:
         strangers = UnknownUserResponder(gateway.people, self._deliverer, clock)
         self._inbound_handler = InboundHandler(self._rooms, strangers, self._open_workspace, clock, attachment_folder)
         self._connected_workspaces: dict[str, ConnectedWorkspace] = {}
-        self._reporters: dict[str, WorkspaceReporter] = {}
+        self._posters: dict[str, WorkspaceAnswerPoster] = {}
         self._open_locks: dict[str, asyncio.Lock] = {}
-        self._retry_tasks: dict[str, asyncio.Task[None]] = {}  # by channel: the task that retries to connect it
-        self._connect_errors: dict[str, str] = {}  # by channel: why it could not be connected
+        self._connections: dict[str, ChannelConnection] = {}  # by channel
         self._is_closing = False
 
     # --- connections -----------------------------------------------------------------------------
@@ -58,9 +56,14 @@ class ChannelRouter:
     async def start(self, channels: Sequence[ChatChannel]) -> None:
         """Connect the channels and resume unfinished work. A channel that cannot be connected does not raise: see
         `channel_states`."""
-        for channel in channels:
-            self._rooms.add_channel(channel)
-        await asyncio.gather(*(self._connect_or_retry(channel) for channel in channels), self._resume_workspaces())
+        connections = [self._add_channel(channel) for channel in channels]
+        await asyncio.gather(*(connection.open() for connection in connections), self._resume_workspaces())
+
+    def _add_channel(self, channel: ChatChannel) -> ChannelConnection:
+        self._rooms.add_channel(channel)
+        connection = ChannelConnection(channel, self.handle_message, self._clock)
+        self._connections[channel.name] = connection
+        return connection
 
     async def _resume_workspaces(self) -> None:
         for workspace in self._rooms.list_workspaces():
@@ -73,54 +76,19 @@ class ChannelRouter:
         """Connect another channel, or replace the one of this name."""
         await self.disconnect_channel(channel.name)
         self._rooms.set_rules(channel.name, rules)
-        self._rooms.add_channel(channel)
-        await self._connect_or_retry(channel)
+        await self._add_channel(channel).open()
         await self._resume_workspaces()
-        for reporters in self._reporters.values():
-            await reporters.report_undelivered()
+        for poster in self._posters.values():
+            await poster.post_undelivered()
 
     def get_channel(self, name: str) -> ChatChannel | None:
         return self._rooms.get_channel(name)
 
     async def disconnect_channel(self, name: str) -> None:
         """Disconnect a channel. Its unfinished deliveries wait until a channel of this name is connected."""
-        await self._stop_retrying(name)
-        if (channel := self._rooms.remove_channel(name)) is not None:
-            await channel.close()
-
-    async def _connect_or_retry(self, channel: ChatChannel) -> None:
-        if await self._try_connect(channel):
-            return
-        name = channel.name
-        await self._stop_retrying(name)
-        self._retry_tasks[name] = asyncio.get_running_loop().create_task(
-            self._retry_connect(channel), name=f"connect {name}"
-        )
-
-    async def _try_connect(self, channel: ChatChannel) -> bool:
-        """Try to connect. Returns False if a retry may help (the platform is unreachable), True if it is connected or
-        cannot be."""
-        try:
-            await channel.start(self.handle_message)
-        except MainstayError as error:
-            log.error("%s is not connected: %s", channel.name, error)
-            self._connect_errors[channel.name] = str(error)
-            return not isinstance(error, ChannelError)
-        self._connect_errors.pop(channel.name, None)
-        return True
-
-    async def _retry_connect(self, channel: ChatChannel) -> None:
-        wait_s = RETRY_S
-        while True:
-            await self._clock.sleep(wait_s)
-            if await self._try_connect(channel):
-                return
-            wait_s = min(wait_s * 2, RETRY_MAX_S)
-
-    async def _stop_retrying(self, name: str) -> None:
-        if (task := self._retry_tasks.pop(name, None)) is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        self._rooms.remove_channel(name)
+        if (connection := self._connections.pop(name, None)) is not None:
+            await connection.close()
 
     async def close(self, *, drain_s: float = 0.0) -> None:
         """Stop accepting messages, wait up to `drain_s` for work in progress, and close the channels. The next process
@@ -130,20 +98,20 @@ class ChannelRouter:
             async with asyncio.timeout(drain_s):
                 while (
                     self._inbound_handler.is_busy
-                    or any(reporter.is_busy for reporter in self._reporters.values())
+                    or any(poster.is_busy for poster in self._posters.values())
                     or self._deliverer.is_busy
                 ):
                     await self._clock.sleep(DRAIN_POLL_S)
         except TimeoutError:
             log.info("not everything was delivered within %g s; the rest is delivered after the next start", drain_s)
-        for name in list(self._retry_tasks):
-            await self._stop_retrying(name)
+        for connection in self._connections.values():
+            await connection.stop_retrying()
         await self._inbound_handler.close()
-        for reporter in self._reporters.values():
-            await reporter.close()
+        for poster in self._posters.values():
+            await poster.close()
         await self._deliverer.close()
-        for channel in self._rooms.list_channels():
-            await channel.close()
+        for connection in self._connections.values():
+            await connection.close()
 
     @property
     def pending_deliveries(self) -> int:
@@ -151,10 +119,7 @@ class ChannelRouter:
 
     def channel_states(self) -> dict[str, str]:
         """Return the state of each channel by name: "connected", or what is wrong."""
-        return {
-            channel.name: self._connect_errors.get(channel.name) or channel.state
-            for channel in self._rooms.list_channels()
-        }
+        return {name: connection.state for name, connection in self._connections.items()}
 
     async def _open_workspace(self, workspace: str) -> ConnectedWorkspace:
         """Return a workspace, opened and with its turns reported to channels from now on."""
@@ -164,10 +129,10 @@ class ChannelRouter:
             if workspace not in self._connected_workspaces:
                 open_workspace = await self._gateway.open_workspace(workspace)
                 mail = self._get_queue(workspace)
-                reporters = WorkspaceReporter(open_workspace, mail, self._rooms, self._deliverer, self._clock)
-                await reporters.start()
-                self._reporters[workspace] = reporters
-                self._connected_workspaces[workspace] = ConnectedWorkspace(open_workspace, mail, reporters.deliver)
+                poster = WorkspaceAnswerPoster(open_workspace, mail, self._rooms, self._deliverer, self._clock)
+                await poster.start()
+                self._posters[workspace] = poster
+                self._connected_workspaces[workspace] = ConnectedWorkspace(open_workspace, mail, poster.deliver)
         return self._connected_workspaces[workspace]
 
     # --- in --------------------------------------------------------------------------------------
@@ -224,7 +189,7 @@ class ChannelRouter:
         opening = Delivery(key=build_delivery_key("open", workspace, key), to=room, text=text, at=self._clock.now_ms())
         delivery = await connected.channel_queue.add_delivery(opening)
         if delivery.state in ("pending", "sending"):
-            posting = self._reporters[workspace].deliver(delivery)
+            posting = self._posters[workspace].deliver(delivery)
             assert posting is not None, "the room is the workspace's, and its channel connected"
             await asyncio.wait((posting,))
             if posting.cancelled():
@@ -245,11 +210,9 @@ class ChannelRouter:
 
     def locate_session(self, workspace: str, session: str) -> tuple[ChatChannel, ChatAddress] | None:
         """Return the channel and address of a session; None if it is on no connected channel."""
-        reporters = self._reporters.get(workspace)
+        poster = self._posters.get(workspace)
         address = (
-            reporters.session_address(session)
-            if reporters is not None
-            else self._rooms.session_address(workspace, session)
+            poster.session_address(session) if poster is not None else self._rooms.session_address(workspace, session)
         )
         channel = self._rooms.get_channel(address.channel) if address is not None else None
         return (channel, address) if channel is not None and address is not None else None

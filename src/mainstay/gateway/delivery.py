@@ -379,12 +379,18 @@ def draft_key(delivery: Delivery) -> str:
 
 
 async def with_call_timeout(call: Awaitable[T]) -> T:
-    """Await a channel's call, for at most `CALL_TIMEOUT_S`. Raises DeliveryUnknown on timeout."""
+    """Await a channel's call, for at most `CALL_TIMEOUT_S`. Raises DeliveryUnknown on timeout, and for an exception
+    that a channel must not raise."""
     try:
         async with asyncio.timeout(CALL_TIMEOUT_S):
             return await call
     except TimeoutError:
         raise DeliveryUnknown("the platform did not answer in time") from None
+    except MainstayError:
+        raise
+    except Exception as error:  # a channel of another distribution may raise anything
+        log.exception("a channel failed while it posted")
+        raise DeliveryUnknown(f"the channel's code failed: {type(error).__name__}: {error}") from error
 
 
 def _ephemeral_channel(job: DeliveryJob) -> SupportsEphemeral | None:

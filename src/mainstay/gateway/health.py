@@ -12,13 +12,14 @@ from mainstay import __version__
 from mainstay.config.check_gateway import find_missing_setting
 from mainstay.config.schema import FILE, Config
 from mainstay.core.channel_settings import ChannelSettings, channel_kind, find_channel_component
-from mainstay.core.errors import MainstayError
+from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.outcome_text import format_count
+from mainstay.gateway.channel_factory import build_channel
 from mainstay.gateway.home_client import execute_on_home, load_server_status
 from mainstay.gateway.workspace_folders import list_workspace_names
 from mainstay.operations.people import ListKeys
-from mainstay.operations.runtime import ServerStatus
+from mainstay.operations.runtime_protocols import ServerStatus
 from mainstay.store.home import read_lock_owner
 
 # --- the server ----------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ async def check_api_keys(config: Config, data_folder: Path) -> list[CheckFinding
 
 def check_channels(config: Config, server: ServerStatus | None, context: CheckContext) -> Iterator[CheckFinding]:
     """Check the enabled channels, as the running server reports them if there is one: its environment may differ from
-    ours. Without a server, the checks of the channels' own manifests run too."""
+    ours. Without a server, channels of other distributions are built, and the checks of the manifests run."""
     for name, settings in config.channels.items():
         if not settings.enabled:
             continue
@@ -81,8 +82,10 @@ def check_channels(config: Config, server: ServerStatus | None, context: CheckCo
         elif server is not None:
             yield CheckFinding("Channel", "warn", f"{about}: the server has not loaded it yet", "send it SIGHUP")
         else:
-            yield CheckFinding("Channel", "ok", f"{about}; test it with `mainstay channel test {name}`")
-            yield from _run_own_check(name, settings, context)
+            own = list(_check_unconnected(name, settings, context))
+            if all(finding.verdict != "FAIL" for finding in own):
+                yield CheckFinding("Channel", "ok", f"{about}; test it with `mainstay channel test {name}`")
+            yield from own
 
 
 def find_channel_problem(name: str, settings: ChannelSettings) -> str:
@@ -95,10 +98,20 @@ def find_channel_problem(name: str, settings: ChannelSettings) -> str:
     return ""
 
 
-def _run_own_check(name: str, settings: ChannelSettings, context: CheckContext) -> Iterator[CheckFinding]:
-    check = find_channel_component(channel_kind(name, settings)).load_check()
-    if check is not None:
-        yield from check(name, settings, context)
+def _check_unconnected(name: str, settings: ChannelSettings, context: CheckContext) -> Iterator[CheckFinding]:
+    """Build a channel of another distribution, without starting it, and run the check of the channel's manifest."""
+    component = find_channel_component(channel_kind(name, settings))
+    try:
+        if component.distribution:
+            build_channel(name, settings, context.data, lambda channel, user: False)
+        check = component.load_check()
+        if check is not None:
+            yield from check(name, settings, context)
+    except ConfigError as error:
+        upgrade = (
+            f"upgrade {component.distribution}, or edit channels.{name} in {FILE}" if component.distribution else ""
+        )
+        yield CheckFinding("Channel", "FAIL", str(error), error.fix or upgrade or component.install)
 
 
 # --- people and workspaces -----------------------------------------------------------------------

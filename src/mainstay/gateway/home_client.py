@@ -1,4 +1,4 @@
-"""Client of the process that owns a home: finds it, asks for its status, or does an operation's work in its place."""
+"""Asks the process that owns a home for its status or for an operation, or runs the operation in its place."""
 
 from __future__ import annotations
 
@@ -8,22 +8,14 @@ from typing import TypeVar
 
 from mainstay.config.schema import Config
 from mainstay.core.errors import HomeTaken
-from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent
+from mainstay.gateway.home_socket import OWNER_POLL_S, OWNER_WAIT_S, find_home_owner
 from mainstay.operations.home import GetStatus
 from mainstay.operations.operation import Operation
-from mainstay.operations.runtime import ServerStatus
-from mainstay.store.home import is_home_locked, read_lock_owner
+from mainstay.operations.runtime_protocols import ServerStatus
+from mainstay.store.home import read_lock_owner
 
 R = TypeVar("R")
-OWNER_WAIT_S = 3.0  # how long to wait for a command that owns the home only for a moment
-OWNER_POLL_S = 0.1
 STATUS_TIMEOUT_S = 5.0  # for the server to report its status
-
-
-def find_home_owner(data_folder: Path, workspace: str = "") -> RemoteAgent | None:
-    """Return a client of the process that owns this home, if there is one and it has a socket."""
-    owned = is_home_locked(data_folder) and (data_folder / SOCKET_NAME).exists()
-    return RemoteAgent(data_folder, workspace) if owned else None
 
 
 async def load_server_status(data_folder: Path) -> ServerStatus | None:

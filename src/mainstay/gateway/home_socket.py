@@ -27,7 +27,7 @@ from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.execute import execute, find_entry, open_stream
 from mainstay.operations.operation import Operation
-from mainstay.operations.runtime import RuntimeSource
+from mainstay.operations.runtime_protocols import RuntimeSource
 from mainstay.store.home import is_home_locked
 
 log = logging.getLogger("mainstay.owner")
@@ -35,6 +35,8 @@ log = logging.getLogger("mainstay.owner")
 R = TypeVar("R")
 SOCKET_NAME = "socket"
 LINE_BYTES_MAX = 64 * 1024 * 1024
+OWNER_WAIT_S = 3.0  # how long to wait for a command that owns the home only for a moment
+OWNER_POLL_S = 0.1
 
 
 class SocketRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -208,6 +210,12 @@ class RemoteAgent(AgentClient):
             yield read
         finally:
             writer.close()
+
+
+def find_home_owner(data_folder: Path, workspace: str = "") -> RemoteAgent | None:
+    """Return a client of the process that owns this home, if there is one and it has a socket."""
+    owned = is_home_locked(data_folder) and (data_folder / SOCKET_NAME).exists()
+    return RemoteAgent(data_folder, workspace) if owned else None
 
 
 def _decode_result(value: Any, result_type: Any) -> Any:

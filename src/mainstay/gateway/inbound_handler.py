@@ -22,7 +22,7 @@ from mainstay.core.people import Person
 from mainstay.core.ports import Clock
 from mainstay.gateway.attachments import download_files, format_file_names
 from mainstay.gateway.backfill import fetch_missed_messages, load_seen_messages
-from mainstay.gateway.message_conversion import (
+from mainstay.gateway.channel_message_conversion import (
     build_parts,
     envelope_id,
     find_session_info,
@@ -32,11 +32,11 @@ from mainstay.gateway.message_conversion import (
     to_room_message,
 )
 from mainstay.gateway.room_routing import ChannelRooms
+from mainstay.gateway.session_answer_poster import build_delivery_key
 from mainstay.gateway.slash_commands import CommandContext, parse_command, run_command, to_sentence
-from mainstay.gateway.turn_reporter import build_delivery_key
 from mainstay.gateway.unknown_users import UnknownUserResponder
 from mainstay.gateway.workspace import Workspace
-from mainstay.operations.inputs import accept_prompt, is_input_accepted, store_unaddressed
+from mainstay.operations.input_submission import accept_prompt, is_input_accepted, store_unaddressed
 
 log = logging.getLogger("mainstay.channels")
 

@@ -7,20 +7,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from mainstay.agent.budget_report import build_budget_report
 from mainstay.agent.home_audit import open_home_audit, record_workspace_removal
 from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.agent.system_clock import SystemClock
 from mainstay.config.check_gateway import build_people
+from mainstay.config.loader import LoadedConfig
 from mainstay.config.schema import Config
-from mainstay.core.audit import AuditRecorder
+from mainstay.core.audit import AdminAuditRecorder
+from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.errors import HomeTaken
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.gateway.audited_people_store import AuditedPeopleStore
 from mainstay.gateway.people import People
-from mainstay.gateway.workspace_folders import list_workspace_names, move_to_removed
+from mainstay.gateway.workspace_folders import list_workspace_names, move_to_removed, select_configs
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.execute import execute
 from mainstay.operations.operation import Operation
-from mainstay.operations.runtime import RemovedWorkspace, ServerStatus
+from mainstay.operations.runtime_protocols import RemovedWorkspace, ServerStatus
 from mainstay.store.home import HomeLock, prepare_home
 from mainstay.store.memory.people_store import InMemoryPeopleStore
 
@@ -28,7 +32,7 @@ R = TypeVar("R")
 
 
 def create_people(
-    home: Path, config: Config, get_recorder: Callable[[], AuditRecorder | None] = lambda: None
+    home: Path, config: Config, get_recorder: Callable[[], AdminAuditRecorder | None] = lambda: None
 ) -> People:
     """Return the people of a home, to be opened by the process that owns it. Changes go to the audit log through the
     recorder, if there is one."""
@@ -46,9 +50,11 @@ def create_people(
 class OfflineHome:
     """The `Home` port over the files of a home."""
 
-    def __init__(self, home: Path, config: Config, people: People) -> None:
+    def __init__(self, home: Path, config: Config, people: People, loaded: LoadedConfig | None = None) -> None:
+        """`loaded` has the settings of each workspace, for reports about all of them."""
         self._home = home
         self._config = config
+        self._loaded = loaded
         self.people = people
 
     @property
@@ -63,6 +69,12 @@ class OfflineHome:
         async with open_home_audit(self._home, self._config) as audit:
             await record_workspace_removal(name, audit)
         return removed
+
+    async def load_budget_report(self, workspace: str | None) -> BudgetReport:
+        if self._loaded is None:
+            raise HomeTaken("no server runs for this home")
+        configs, now_ms = select_configs(self._loaded, self.workspace_names(), workspace), SystemClock().now_ms()
+        return await run_in_thread(lambda: build_budget_report(self._home, configs, now_ms))
 
     def status(self) -> ServerStatus:
         raise HomeTaken("no server runs for this home")
@@ -88,6 +100,12 @@ async def run_offline(home: Path, config: Config, operation: Operation[R]) -> R:
         return await execute(Caller(OWNER, _NoRuntimeSource(), OfflineHome(home, config, people)), operation)
     async with open_people(home, config) as people:
         return await execute(Caller(OWNER, _NoRuntimeSource(), OfflineHome(home, config, people)), operation)
+
+
+async def read_offline(home: Path, loaded: LoadedConfig, operation: Operation[R]) -> R:
+    """Run an operation that reads databases of the home only, as the owner; another process may own the home."""
+    people = People(InMemoryPeopleStore(), SystemClock())
+    return await execute(Caller(OWNER, _NoRuntimeSource(), OfflineHome(home, loaded.config, people, loaded)), operation)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from mainstay.agent.telemetry import Telemetry
 from mainstay.metering.resilient_provider import ResilientProvider
 from mainstay.observe.metrics import Gauge, Metric, MetricSample, render_metrics, safe_label
 from mainstay.observe.span_exporter import SpanExporter
-from mainstay.operations.runtime import Runtime
+from mainstay.operations.runtime_protocols import Runtime
 
 _BUILD_INFO = Gauge("mainstay_build_info", "The version of Mainstay.", (MetricSample(1.0, {"version": __version__}),))
 GaugeSource = Callable[[], Iterable[Gauge]]

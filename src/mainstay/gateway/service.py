@@ -15,6 +15,7 @@ import msgspec
 from mainstay import __version__
 from mainstay.agent.agent import Agent
 from mainstay.agent.agent_options import GatewayServices
+from mainstay.agent.budget_report import load_budget_report
 from mainstay.agent.home_audit import AuditedHomeDatabase, open_home_database, record_workspace_removal
 from mainstay.agent.home_budgets import HomeBudgets
 from mainstay.agent.home_error_reports import get_error_store, store_logged_errors
@@ -26,23 +27,25 @@ from mainstay.config.check_webhooks import build_webhook
 from mainstay.config.loader import LoadedConfig
 from mainstay.config.schema import Config, expand_builtin_tools, resolve_data_folder
 from mainstay.core.asgi import ASGIApp
+from mainstay.core.budget_reports import BudgetReport
+from mainstay.core.builtin_tool_table import runs_commands
 from mainstay.core.channels import ChannelQueue, ChatChannel
-from mainstay.core.errors import ConfigError, WorkspaceUnknown
+from mainstay.core.errors import ConfigError, MainstayError, WorkspaceUnknown
 from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway.channel_factory import build_channel, build_channel_rules
 from mainstay.gateway.channel_router import ChannelRouter
-from mainstay.gateway.gateway import Gateway
 from mainstay.gateway.home_socket import serve_socket
 from mainstay.gateway.offline_home import create_people
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.prometheus_metrics import budget_gauges, build_metrics_page
 from mainstay.gateway.room_routing import ChannelRoutingSettings
 from mainstay.gateway.webhook_mounts import PathDispatcher, respond_unavailable
 from mainstay.gateway.workspace import Workspace
-from mainstay.gateway.workspace_folders import move_to_removed
+from mainstay.gateway.workspace_folders import list_workspace_names, move_to_removed, select_configs
 from mainstay.gateway.workspace_registry import AgentFactory, WorkspaceRegistry
 from mainstay.metering.rate_limiter import RateLimiterRegistry
 from mainstay.operations.caller import OWNER, Caller
-from mainstay.operations.runtime import RemovedWorkspace, ServerStatus
+from mainstay.operations.runtime_protocols import RemovedWorkspace, ServerStatus
 
 log = logging.getLogger("mainstay.gateway")
 
@@ -62,7 +65,7 @@ class GatewayService:
         self.workspaces = WorkspaceRegistry(home, loaded, self._build_agent, self._on_workspace_opened)
         self.audit = AuditedHomeDatabase()
         self.people = create_people(self.workspaces.home, loaded.config, lambda: self.audit.recorder)
-        self.gateway = Gateway(self.workspaces.get_workspace, self.people, self)
+        self.gateway = OperationGateway(self.workspaces.get_workspace, self.people, self)
         self.telemetry = Telemetry(with_metrics=True)
         self.rate_limiters = RateLimiterRegistry(SystemClock())
         self.home_database: Any = None  # database of projections of all workspaces' journals (audit, errors, spending)
@@ -244,9 +247,9 @@ class GatewayService:
             if entry.enabled:
                 try:
                     channels.append(build_channel(name, entry, self.workspaces.home, self._is_inviter_allowed))
-                except ConfigError as error:
+                except MainstayError as error:
                     self._channel_errors[name] = str(error)
-                    log.error("%s", error, extra={"kind": "channel"})
+                    log.error("%s", error, extra={"kind": "channel"}, exc_info=error.__cause__)
         return channels
 
     def _is_inviter_allowed(self, channel: str, user: str) -> bool:
@@ -376,6 +379,11 @@ class GatewayService:
         await record_workspace_removal(name, self.audit)
         return removed
 
+    async def load_budget_report(self, workspace: str | None) -> BudgetReport:
+        names = list_workspace_names(self.workspaces.home, self.config)
+        configs = select_configs(self.workspaces.loaded, names, workspace)
+        return await load_budget_report(self.home_budgets, self.home_database, configs)
+
     def channel_states(self) -> dict[str, str]:
         """Return the state of each channel in a few words, by name."""
         return self.channel_router.channel_states() | self._channel_errors
@@ -392,7 +400,7 @@ class GatewayService:
 
 def _has_network_commands(config: Config) -> bool:
     """True if the agent can run commands that reach the network."""
-    return config.sandbox.network and not {"bash", "process"}.isdisjoint(expand_builtin_tools(config.tools.builtin))
+    return config.sandbox.network and runs_commands(expand_builtin_tools(config.tools.builtin))
 
 
 class _ChannelOutbox:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from mainstay.core.audit import acting_person
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MainstayError, SessionUnknown
-from mainstay.core.events import ApprovalAnswered
 from mainstay.core.messages import Text
-from mainstay.core.people import ROLE_SCOPES, Person
+from mainstay.core.people import ROLE_SCOPES, Person, Principal
 from mainstay.core.ports import SessionInfo
 from mainstay.gateway.workspace import Workspace
 from mainstay.lane.approvals import PendingApproval
-from mainstay.operations.approvals import OWNER_ONLY, answer_approval, build_approval, required_role
-from mainstay.operations.caller import load_session_info
-from mainstay.operations.inputs import abort_turn, steer_turn
+from mainstay.operations.approvals import OWNER_ONLY, Approve, Deny, ListApprovals
+from mainstay.operations.caller import Caller, NotAllowed, load_session_info
+from mainstay.operations.execute import authorise, execute
+from mainstay.operations.input_submission import abort_turn, steer_turn
 from mainstay.trust.guards.line_escaping import one_line
 
 COMMAND_NAMES = ("stop", "steer", "status", "new", "approve", "deny", "help")
@@ -109,46 +110,58 @@ async def _format_status(context: CommandContext) -> str:
     return f"{activity}{archived} {turns} so far; the model is {model}."
 
 
+class RoomCaller(Caller):
+    """The sender of a command as the caller of operations: sees the session of the chat room, under its key, and as an
+    admin all sessions of the workspace."""
+
+    def __init__(self, context: CommandContext) -> None:
+        name, workspace = context.person.name, context.workspace
+        role = context.person.roles.get(workspace.name, "guest")
+        principal = Principal(person=name, workspace=workspace.name, role=role, scopes=ROLE_SCOPES[role])
+        super().__init__(principal, workspace)
+        self._room_session = context.session
+
+    def session_key(self, session: str, sender: str | None = None) -> str:
+        return self._room_session
+
+    def session_name(self, key: str) -> str | None:
+        return key if self.can_see_all or key == self._room_session else None
+
+
 async def _answer_approval(command: SlashCommand, context: CommandContext) -> str:
-    role = context.person.roles.get(context.workspace.name, "guest")
-    if "approve" not in ROLE_SCOPES[role]:
+    caller = RoomCaller(context)
+    acting = acting_person.get()
+    try:
+        authorise(caller, Approve if command.name == "approve" else Deny)
+        return await _answer_as(caller, command, context.session)
+    except NotAllowed:
         return "You are not allowed to answer approval requests."
-    admin = role == "admin"
-    runtime = await context.workspace.runtime()
-    answerable = [approval for approval in runtime.services.approvals if admin or approval.session == context.session]
+    except (ApprovalUnknown, InputRefused) as error:
+        return to_sentence(error)
+    finally:
+        acting_person.set(acting)  # the same task handles messages of other people
+
+
+async def _answer_as(caller: Caller, command: SlashCommand, session: str) -> str:
     first, _, rest = command.arguments.partition(" ")
-    pending = _find_approval(answerable, first, context.session)
+    pending = _find_approval(await execute(caller, ListApprovals()), first, session)
     if command.name == "approve" and first and first.lower() != "always" and not _matches_id(pending, first):
         return "No approval request has this id: it was answered, or it expired."  # never approve another one instead
     if isinstance(pending, str):
         return pending
-    answer = rest if pending.asked.id.startswith(first) and first else command.arguments
-    always = command.name == "approve" and answer.strip().lower() == "always"
-    if always and not admin:
-        return "Only an admin may use `always`."
-    if command.name == "approve" and (why := _find_refusal(pending, context, is_admin=admin)):
-        return why
+    id = pending.asked.id
+    answer = (rest if id.startswith(first) and first else command.arguments).strip()
+    if command.name == "deny":
+        await execute(caller, Deny(id=id, reason=answer[:REASON_CHARS_MAX]))
+        return "Denied."
+    always = answer.lower() == "always"
     try:
-        if command.name == "approve":
-            await answer_approval(runtime, pending, build_approval(pending, by=context.person.name, always=always))
-            return "Approved."
-        reason = answer.strip()[:REASON_CHARS_MAX]
-        await answer_approval(
-            runtime, pending, ApprovalAnswered(pending.asked.id, "denied", context.person.name, reason)
-        )
-    except (ApprovalUnknown, InputRefused) as error:
-        return to_sentence(error)
-    return "Denied."
-
-
-def _find_refusal(pending: PendingApproval, context: CommandContext, *, is_admin: bool) -> str:
-    """Return why this person may not approve the call; "" if they may."""
-    match required_role(context.workspace.current, pending.asked.name):
-        case "owner":
-            return f"{OWNER_ONLY[:1].upper()}{OWNER_ONLY[1:]}."
-        case "admin" if not is_admin:
-            return "Only an admin may approve this."
-    return ""
+        await execute(caller, Approve(id=id, always=always))
+    except NotAllowed as error:
+        if str(error).startswith(OWNER_ONLY):
+            return to_sentence(error)
+        return "Only an admin may use `always`." if always else "Only an admin may approve this."
+    return "Approved."
 
 
 def _matches_id(pending: PendingApproval | str, id: str) -> bool:

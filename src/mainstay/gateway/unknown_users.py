@@ -6,7 +6,7 @@ from mainstay.core.channels import ChatChannel, Delivery, IncomingMessage
 from mainstay.core.ports import Clock
 from mainstay.gateway.delivery import Deliverer
 from mainstay.gateway.people import People
-from mainstay.gateway.turn_reporter import build_delivery_key
+from mainstay.gateway.session_answer_poster import build_delivery_key
 
 HINT_INTERVAL_S = 600.0  # a user gets the hint in a room no more often
 HINTS_REMEMBERED_MAX = 1_000

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from mainstay.agent.home_paths import checked_workspace_folder
 from mainstay.agent.workspace_stores import has_store, open_store
+from mainstay.config.loader import LoadedConfig
 from mainstay.config.schema import Config, check_workspace
-from mainstay.core.errors import HomeUnusable, InputRefused, StoreError
+from mainstay.core.errors import HomeUnusable, InputRefused, StoreError, WorkspaceUnknown
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.gateway.people import People
-from mainstay.operations.runtime import RemovedWorkspace
+from mainstay.operations.runtime_protocols import RemovedWorkspace
 from mainstay.store.home import create_workspace_folder, prepare_home, workspace_folder
 
 REMOVED_FOLDER = "removed"  # the folder of the home that removed workspaces are moved to; nothing is deleted
@@ -38,6 +39,17 @@ def list_workspace_names(home: Path, config: Config) -> list[str]:
     workspace."""
     existing = [path.name for path in (home / "workspaces").glob("*") if path.is_dir() and not path.is_symlink()]
     return sorted({*existing, *config.workspaces, config.workspace})
+
+
+def select_configs(loaded: LoadedConfig, names: Sequence[str], workspace: str | None) -> list[Config]:
+    """Return the configuration of each of these workspaces, the main one first; or of `workspace` only. Raises
+    WorkspaceUnknown for one that is not among them."""
+    main = loaded.config.workspace
+    if workspace is None:
+        return [loaded.for_workspace(name) for name in sorted(names, key=lambda name: name != main)]
+    if workspace not in names:
+        raise WorkspaceUnknown(f"there is no workspace {workspace[:80]!r}")
+    return [loaded.for_workspace(workspace)]
 
 
 async def list_workspace_folders(home: Path, config: Config) -> list[WorkspaceFolder]:

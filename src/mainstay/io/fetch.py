@@ -18,15 +18,10 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.core.http_response_parser import ConnectionBroken, ResponseHead
+from mainstay.core.tls_context import load_tls_context
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.io.http_response import (
-    FetchFailed,
-    FetchResponseHead,
-    HostUnreachable,
-    PushbackReader,
-    read_body,
-    read_head,
-)
+from mainstay.io.http_response import FetchFailed, HostUnreachable, HttpResponseReader
 from mainstay.io.urls import AddressRefused, ParsedUrl, is_public, is_web_port, parse_url, resolve_redirect
 
 ADDRESSES_MAX = 4  # of a host, tried one after another
@@ -105,9 +100,7 @@ async def fetch(
         raise FetchFailed(f"{_shorten(parsed.host)} did not answer within {rules.timeout_s:g} s.") from None
 
 
-def build_fetch_result(
-    url: ParsedUrl, head: FetchResponseHead, body: bytes, redirects: Sequence[str] = ()
-) -> FetchResult:
+def build_fetch_result(url: ParsedUrl, head: ResponseHead, body: bytes, redirects: Sequence[str] = ()) -> FetchResult:
     mime, _, rest = head.headers.get("content-type", "").partition(";")
     charset = re.search(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", rest[:500], re.IGNORECASE)
     return FetchResult(
@@ -125,19 +118,22 @@ def build_fetch_result(
 
 async def exchange(
     url: ParsedUrl, request: HttpRequestWithoutUrl, rules: FetchRules, resolve: HostResolver, tls: ssl.SSLContext | None
-) -> tuple[FetchResponseHead, bytes]:
+) -> tuple[ResponseHead, bytes]:
     """Send one request to one of the checked addresses and read the response. Has no timeout of its own."""
     addresses = await _resolve_checked(url, rules, resolve)
     reader, writer = await _connect(url, addresses, tls)
     try:
         writer.write(request.encode_head(url) + (request.body or b""))
         await writer.drain()
-        response_reader = PushbackReader(reader)
-        head = await read_head(response_reader)
+        response = HttpResponseReader(reader)
+        head = await response.read_head()
         redirected = 300 <= head.status < 400 and "location" in head.headers
         if request.method == "HEAD" or redirected:  # the body of a redirect is not read
             return head, b""
-        return head, await read_body(response_reader, head, rules.bytes_max)
+        return head, await response.read_body(head, rules.bytes_max)
+    except ConnectionBroken as error:
+        reason = str(error)
+        raise FetchFailed(f"{reason[0].upper()}{reason[1:]}.") from None
     except (OSError, EOFError) as error:  # ssl.SSLError is an OSError
         raise FetchFailed(f"The connection to {_shorten(url.host)} was lost: {_describe_error(error)}.") from None
     finally:
@@ -178,7 +174,7 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 async def _connect(
     url: ParsedUrl, addresses: Sequence[str], tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    context = (tls or _get_default_tls()) if url.scheme == "https" else None
+    context = (tls or load_tls_context()) if url.scheme == "https" else None
     last_error: Exception | None = None
     for address in addresses:
         try:
@@ -193,17 +189,6 @@ async def _connect(
             last_error = error
     assert last_error is not None, "there is at least one address"
     raise HostUnreachable(f"{_shorten(url.host)} cannot be reached: {_describe_error(last_error)}.") from None
-
-
-_default_tls: ssl.SSLContext | None = None
-
-
-def _get_default_tls() -> ssl.SSLContext:
-    """Return the default TLS context with the system's certificates, created once, on first use."""
-    global _default_tls
-    if _default_tls is None:
-        _default_tls = ssl.create_default_context()
-    return _default_tls
 
 
 def _describe_error(error: BaseException) -> str:

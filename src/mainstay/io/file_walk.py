@@ -11,12 +11,15 @@ import msgspec
 
 from mainstay.io.atomic_write import open_for_listing
 from mainstay.io.confined_files import ConfinedFiles, OpenFile
-from mainstay.io.gitignore import BYTES_MAX, FILE_NAMES, IgnoreRules
+from mainstay.io.globs import compile_component, compile_components, split_components
 from mainstay.io.path_resolver import OPEN_FOLDER_FLAGS, PathRefused, is_inside
 
 ENTRIES_MAX = 200_000
 DEPTH_MAX = 64
 WALK_SECONDS_MAX = 20.0
+IGNORE_RULES_MAX = 2_000
+IGNORE_BYTES_MAX = 256 * 1024
+IGNORE_FILE_NAMES = (".gitignore",)
 
 
 class WalkedFile(msgspec.Struct, frozen=True, gc=False):
@@ -78,14 +81,14 @@ class FileWalk:
         if exclude := self._read_text(f"{repository}/.git/info/exclude"):
             rules = rules.with_rules(0, exclude)
         for depth in range(len(components)):
-            for name in FILE_NAMES:
+            for name in IGNORE_FILE_NAMES:
                 rules = rules.with_rules(depth, self._read_text("/".join((repository, *components[:depth], name))))
         return components, rules
 
     def _read_text(self, path: str) -> str:
         try:
             with self._files.open_read(path) as opened:
-                return opened.file.read(BYTES_MAX).decode(errors="replace")
+                return opened.file.read(IGNORE_BYTES_MAX).decode(errors="replace")
         except PathRefused:
             return ""
 
@@ -99,7 +102,7 @@ class FileWalk:
             return
         components = [*names_above, *names_below]
         folder_path = "/".join((self.root.rstrip("/"), *names_below))
-        for name in FILE_NAMES:
+        for name in IGNORE_FILE_NAMES:
             if (name, False) in entries:
                 rules = rules.with_rules(len(components), self._read_text(f"{folder_path}/{name}"))
         inner_folders: list[str] = []
@@ -155,3 +158,66 @@ class FileWalk:
         elif time.monotonic() > self._deadline:
             self.cut_reason = f"it was stopped after {WALK_SECONDS_MAX:g} s"
         return bool(self.cut_reason)
+
+
+# --- .gitignore, as git reads it -----------------------------------------------------------------
+
+
+class IgnoreRule(msgspec.Struct, frozen=True):
+    """One line of a .gitignore. `matches` takes the path components below the folder of the file."""
+
+    is_negated: bool
+    is_folders_only: bool
+    matches: Callable[[Sequence[str]], bool]
+
+
+def parse_rules(text: str) -> list[IgnoreRule]:
+    lines = text.removeprefix("\ufeff").split("\n")[:IGNORE_RULES_MAX]
+    return [rule for line in lines if (rule := _parse_rule(line.removesuffix("\r"))) is not None]
+
+
+def _parse_rule(line: str) -> IgnoreRule | None:
+    if line.startswith("#"):
+        return None
+    line = _strip_trailing_spaces(line)
+    negated = line.startswith("!")
+    line = line[1:] if negated else line
+    folders_only = line.endswith("/")
+    line = line[:-1] if folders_only else line
+    if not line:
+        return None
+    if "/" not in line:
+        name = compile_component(line)
+        return IgnoreRule(negated, folders_only, lambda steps: name(steps[-1]))
+    return IgnoreRule(negated, folders_only, compile_components(split_components(line.removeprefix("/"))))
+
+
+def _strip_trailing_spaces(line: str) -> str:
+    """Strip trailing spaces, unless they are escaped."""
+    stripped = line.rstrip(" ")
+    backslashes = len(stripped) - len(stripped.rstrip("\\"))
+    return stripped + " " if backslashes % 2 and len(stripped) < len(line) else stripped
+
+
+class IgnoreRules:
+    """The rules that apply in one folder: those of its parents, then its own. The last matching rule decides."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, levels: Sequence[tuple[int, list[IgnoreRule]]] = ()) -> None:
+        self._levels = tuple(levels)  # depth of the folder, and its rules
+
+    def with_rules(self, depth: int, text: str) -> IgnoreRules:
+        """Return these rules with those of a deeper folder added."""
+        rules = parse_rules(text)
+        return IgnoreRules((*self._levels, (depth, rules))) if rules else self
+
+    def is_ignored(self, components: Sequence[str], *, is_folder: bool) -> bool:
+        """Return whether a path is ignored. `components` are all names from the folder at depth 0 on."""
+        for depth, rules in reversed(self._levels):
+            for rule in reversed(rules):
+                if rule.is_folders_only and not is_folder:
+                    continue
+                if rule.matches(components[depth:]):
+                    return not rule.is_negated
+        return False

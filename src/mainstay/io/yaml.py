@@ -308,7 +308,7 @@ class _DocumentBuilder:
             raise YamlRefused(f"the alias {_quote_name(event.anchor)} has no anchor above it", line)
         target = self._anchors[event.anchor]
         if target is None:
-            raise YamlRefused(f"the alias {_quote_name(event.anchor)} stands inside what it names", line)
+            raise YamlRefused(f"the alias {_quote_name(event.anchor)} is inside of the value that it refers to", line)
         value, origin = target
         position = self._create_position(event, "alias")
         position.children, position.node_count, position.height = origin.children, origin.node_count, origin.height

@@ -8,15 +8,15 @@ from contextlib import aclosing
 
 import msgspec
 
-from mainstay.core.budget_reservations import judge_reservation_id
-from mainstay.core.budgeted_calls import (
+from mainstay.core.budget_ports import CallEstimate
+from mainstay.core.budget_reservation_ids import judge_reservation_id
+from mainstay.core.budgeted_side_calls import (
     FRAME_TOKENS,
     BudgetedCall,
     PausableTimeout,
     estimate_tokens,
     most_expensive_model,
 )
-from mainstay.core.budgets import CallEstimate
 from mainstay.core.errors import MainstayError, StreamBroken
 from mainstay.core.events import Score
 from mainstay.core.judges import JudgeBudget, JudgeInput

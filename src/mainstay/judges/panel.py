@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.budget_reservations import judge_reservation_id
+from mainstay.core.budget_reservation_ids import judge_reservation_id
 from mainstay.core.events import Event, Judged, Reserved, Score, Settled
 from mainstay.core.judges import CORRECTIONS_DEFAULT, AnswerJudge, JudgeBudget, JudgeInput
 from mainstay.core.ports import EventRecorder

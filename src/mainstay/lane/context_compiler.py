@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstay.context.compaction import CompactionInput, FoldPlan, plan_cuts, plan_fold, plan_stubs
+from mainstay.context.compaction_plan import CompactionInput, FoldPlan, plan_cuts, plan_fold, plan_stubs
 from mainstay.context.compiler import (
     ContextView,
     StableSections,
@@ -30,13 +30,13 @@ from mainstay.context.token_counts import (
 )
 from mainstay.context.tokenizers import TokenCalibration, count_for_model
 from mainstay.context.view import build_view
-from mainstay.core.budgeted_calls import FRAME_TOKENS, FRAME_TOKENS_TOOLS
+from mainstay.core.budgeted_side_calls import FRAME_TOKENS, FRAME_TOKENS_TOOLS
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text
 from mainstay.core.ports import NO_TOKEN_COUNT, Context, EventRecorder, ModelInfo, Tool
 from mainstay.core.session import Session
-from mainstay.lane.fold_runner import FoldRunner, FoldTask
+from mainstay.lane.compaction_runner import FoldRunner, FoldTask
 from mainstay.lane.journal_writer import JournalWriter
 from mainstay.lane.services import LaneServices
 from mainstay.turn.control import TurnControl
@@ -152,22 +152,26 @@ class LaneContextCompiler:
             )
         own = instructions if isinstance(instructions, str) else instructions(key)
         for_small_model = self._services.is_small_model(session.model) if for_small_model is None else for_small_model
-        methods = (
-            contributor.small_model_section if for_small_model else contributor.fixed_section
+        sections = (
+            _call_contributor(
+                contributor.small_model_section if for_small_model else contributor.fixed_section, "", key
+            )
             for contributor in contributors
         )
-        return join_sections(own, *(_call_contributor(method, "", key) for method in methods))
+        return join_sections(own, *sections)
 
     def _find_changed_fixed(self, session: Session) -> str:
         """Return the current fixed section if it differs from the session's, else ""; always "" for a function."""
         if not isinstance(self._services.instructions, str):
             return ""
         now = self.build_fixed_section(session)
+        if now == session.instructions:
+            return ""
         if self._services.is_small_model(session.model) and session.instructions == self.build_fixed_section(
             session, for_small_model=False
         ):
             return ""  # it began with a larger model: appending the brief version would only add tokens
-        return "" if now == session.instructions else now
+        return now
 
     def _update_sections(self) -> None:
         """Update the stable sections; an unchanged object is kept, so that it is not encoded or counted again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Literal, TypeVar
 
 import msgspec
@@ -30,19 +31,25 @@ from mainstay.core.ports import IdempotencyKey
 from mainstay.core.session import Session
 from mainstay.lane.approvals import check_answer, deny_with_input, expire_if_due
 from mainstay.lane.context_compiler import LaneContextCompiler
-from mainstay.lane.error_location import (
+from mainstay.lane.inputs import InputCoalescer, build_received, check_mailbox, extract_trusted_text, join_prompt_text
+from mainstay.lane.journal_writer import JournalWriter
+from mainstay.lane.replies import (
+    PendingReplies,
+    PendingReply,
+    build_closing_events,
+    build_reply,
+    find_reply,
+    needs_missing_tool,
+)
+from mainstay.lane.services import LaneServices
+from mainstay.lane.turn_attempt import (
     AGENT_CLOSED,
     RUNTIME_FAILED,
     add_location,
+    attempt_turn,
     log_store_failure,
     run_with_location,
 )
-from mainstay.lane.inputs import InputCoalescer, build_received, check_mailbox, extract_trusted_text, join_prompt_text
-from mainstay.lane.journal_writer import JournalWriter
-from mainstay.lane.pending_replies import PendingReplies, PendingReply
-from mainstay.lane.replies import build_closing_events, build_reply, find_reply, needs_missing_tool
-from mainstay.lane.services import LaneServices
-from mainstay.lane.turn_attempt import attempt_turn
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import AnswerValidator
 
@@ -171,6 +178,7 @@ class Lane:
         pending = self._pending_replies.get(turn.inputs[-1]) or self._add_pending(turn.inputs[-1], None)
         pending.turn = turn.turn
         await writer.record(answer)
+        self._services.approvals.set_pending(self.key, None)
         return pending
 
     async def record_changes(self, *events: Event) -> None:
@@ -286,28 +294,21 @@ class Lane:
         envelope = check_envelope(envelope, self._services.limits)
         event = build_received(envelope, kind)
         if not envelope.id:
-            return await self._store_input(event, None, validate_answer)
+            return await self._write(partial(self._record_input, event, None, validate_answer))
         async with self._intake_lock:  # one at a time, so that a duplicate id finds the first input
-            known = (
-                await self._find_duplicate(envelope, validate_answer)
-                if (await self._load_writer()).session.head
-                else None
-            )
-            return known or await self._store_input(
-                event, IdempotencyKey(envelope.id, envelope.digest), validate_answer
-            )
-
-    async def _store_input(
-        self, event: Received, idempotency_key: IdempotencyKey | None, validate_answer: AnswerValidator | None
-    ) -> PendingReply:
-        return await self._write(lambda writer: self._record_input(writer, event, idempotency_key, validate_answer))
+            if (await self._load_writer()).session.head:
+                known = await self._find_duplicate(envelope, validate_answer)
+                if known is not None:
+                    return known
+            key = IdempotencyKey(envelope.id, envelope.digest)
+            return await self._write(partial(self._record_input, event, key, validate_answer))
 
     async def _record_input(
         self,
-        writer: JournalWriter,
         event: Received,
         idempotency_key: IdempotencyKey | None,
         validate_answer: AnswerValidator | None,
+        writer: JournalWriter,
     ) -> PendingReply:
         if event.kind == "prompt":
             check_mailbox(writer.session, self._services.limits)
@@ -362,8 +363,13 @@ class Lane:
         if (pending := self._pending_replies.get(seq)) is not None:
             return pending
         pending = self._add_pending(seq, validate_answer)  # before reading the journal: its turn may end meanwhile
-        if self._writer is not None and (turn := self._writer.session.open_turn) is not None and seq in turn.inputs:
+        session = self._writer.session if self._writer is not None else None
+        if session is not None and (turn := session.open_turn) is not None and seq in turn.inputs:
             pending.turn = turn.turn
+            if self._task is None and (approval := session.pending_approval) is not None:
+                self._pending_replies.resolve((seq,), build_reply(session, Paused(approval.id)))
+                self.wake()  # the approval may have expired
+                return pending
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
             self._pending_replies.resolve((seq,), reply)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -31,7 +31,6 @@ from mainstay.core.events import (
     TurnResumed,
 )
 from mainstay.core.journal import Record, encode_event
-from mainstay.core.journal_wording import CURRENT
 from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import ToolResult, Usage, parts_text
 from mainstay.core.outcome import Aborted, Exhausted, Failed, Outcome
@@ -51,7 +50,7 @@ class RecordedCrash(Exception):
     """The recorded process stopped at this point."""
 
 
-class RecordedTurnEnd(Exception):
+class StopReplayedTurn(Exception):
     """The recorded turn ended at this point, for an external reason."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -97,8 +96,9 @@ class Recording:
 
     def apply_recorded_control(self) -> None:
         """Steer or abort the replayed turn if the next recorded event shows that this happened."""
-        turn = self.session.open_turn
-        wording = turn.wording if turn is not None else CURRENT
+        if (turn := self.session.open_turn) is None:
+            return
+        wording = turn.wording
         match self.peek():
             case Steered():
                 self._steer()
@@ -118,15 +118,20 @@ class Recording:
         following = self._records[self.position :]
         return next((r.event.inputs for r in following if isinstance(r.event, Steered)), (0,))
 
+    def read_attempt(self) -> Iterator[Event]:
+        """Yield the events from here to the turn's next end or restart, with that one."""
+        for record in self._records[self.position :]:
+            yield record.event
+            if isinstance(record.event, TurnEnded | TurnResumed | Forked):
+                return
+
     @property
     def is_judged(self) -> bool:
         """True if answers were judged, or about to be, before the turn's next end or restart."""
-        for record in self._records[self.position :]:
-            match record.event:
+        for event in self.read_attempt():
+            match event:
                 case Judged() | MessageAdded(provisional="held" | "shown"):
                     return True
-                case TurnEnded() | TurnResumed() | Forked():
-                    return False
         return False
 
     def find_budget_refusal(self) -> Exhausted | None:
@@ -143,7 +148,7 @@ class Recording:
             case MessageAdded(role="system", parts=parts):
                 return parts_text(parts)
             case TurnEnded(outcome=Failed() as outcome):
-                raise RecordedTurnEnd(outcome)
+                raise StopReplayedTurn(outcome)
         return None
 
     # --- EventRecorder ---------------------------------------------------------------------------
@@ -171,7 +176,7 @@ class Recording:
             case TurnResumed() | Forked():
                 raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome) if not isinstance(event, TurnEnded):
-                raise RecordedTurnEnd(outcome)
+                raise StopReplayedTurn(outcome)
         raise self.build_difference(f"the replay produced {encode_event(event).decode()}")
 
     def check_inputs(self, inputs: tuple[int, ...]) -> None:

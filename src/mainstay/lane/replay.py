@@ -1,7 +1,7 @@
 """Deterministic replay: runs a recorded session again, without model and tools, and compares every event.
 
-External events (inputs, settings, model and tool answers, crashes) are taken from the journal; the runtime's own
-events are produced again by the real turn loop and compared byte for byte.
+External events (inputs, settings, model and tool answers, crashes) are taken from the journal, and so are the limits of
+a turn; the runtime's own events are produced again by the real turn loop and compared byte for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from mainstay.core.events import (
     TurnResumed,
     TurnStarted,
 )
-from mainstay.core.journal import Record
+from mainstay.core.journal import Record, ReplayResult
+from mainstay.core.journal_wording import JournalWording
 from mainstay.core.json_types import JsonObject
 from mainstay.core.judges import CORRECTIONS_MAX, JudgeBudget, JudgeInput
 from mainstay.core.limits import Limits
@@ -46,7 +47,8 @@ from mainstay.core.ports import (
     ToolCallPiece,
     ToolContext,
 )
-from mainstay.lane.recording import RecordedCrash, RecordedTurnEnd, Recording, RecordingEnded, ReplayDiffers
+from mainstay.lane.recorded_limits import find_recorded_limits
+from mainstay.lane.recording import RecordedCrash, Recording, RecordingEnded, ReplayDiffers, StopReplayedTurn
 from mainstay.lane.replies import build_closing_events
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import TrustServices, TurnDependencies
@@ -54,19 +56,7 @@ from mainstay.turn.loop import MODEL_FAILED_PREFIX, run_turn
 from mainstay.turn.toolbox import PreparedCall
 
 
-class ReplayResult(msgspec.Struct, frozen=True):
-    """Result of a replay. `difference` describes the first event that differs; empty if all are identical."""
-
-    records: int
-    turns: int
-    difference: str = ""
-
-    @property
-    def is_identical(self) -> bool:
-        return not self.difference
-
-
-async def replay_journal(records: Sequence[Record], limits: Limits | None = None) -> ReplayResult:
+async def replay_journal(records: Sequence[Record]) -> ReplayResult:
     """Replay a whole journal, from its first record."""
     for number, record in enumerate(records, start=1):
         if record.seq != number:
@@ -75,7 +65,7 @@ async def replay_journal(records: Sequence[Record], limits: Limits | None = None
     dependencies = TurnDependencies(
         RecordedProvider(recording),
         ReplayTools(recording),
-        limits or Limits(),
+        Limits(),  # replaced in each attempt by those that it was recorded with
         ReplayContextCompiler(recording),
         validate_answer=lambda text: recording.find_correction(),
         # Untrusted skills show in the recorded message origins.
@@ -117,6 +107,10 @@ async def _replay_turn(recording: Recording, dependencies: TurnDependencies) -> 
 async def _replay_attempt(recording: Recording, dependencies: TurnDependencies) -> None:
     """Replay the part of a turn that one process ran."""
     recording.control = control = TurnControl()
+    turn = recording.session.open_turn
+    assert turn is not None
+    limits = find_recorded_limits(recording.read_attempt(), turn.wording)
+    dependencies = msgspec.structs.replace(dependencies, limits=limits)
     recording.apply_recorded_control()
     if recording.is_judged:
         dependencies = msgspec.structs.replace(dependencies, judges=ReplayJudgePanel(recording))
@@ -127,7 +121,7 @@ async def _replay_attempt(recording: Recording, dependencies: TurnDependencies) 
             outcome = _copy_trace(
                 await run_turn(recording.session, dependencies, control, recording, _null_emit), recording.peek()
             )
-    except RecordedTurnEnd as end:
+    except StopReplayedTurn as end:
         outcome = end.outcome
     for event in build_closing_events(recording.session, outcome):
         recording.record_nowait(event)
@@ -203,7 +197,7 @@ class ReplayJudgePanel:
             case TurnResumed() | Forked():
                 raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome):
-                raise RecordedTurnEnd(outcome)
+                raise StopReplayedTurn(outcome)
         raise self._recording.build_difference("the answer was judged")
 
     def correction_message(self, judged: Judged) -> str:
@@ -253,7 +247,14 @@ class ReplayTools:
         return self._recorded_result(call)
 
     async def execute(
-        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, control: TurnControl, *, is_resumed: bool
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        *,
+        is_resumed: bool,
+        wording: JournalWording,
     ) -> ToolResult:
         if call.id not in self._recording.results:
             raise RecordedCrash if self._recording.peek() is not None else RecordingEnded
@@ -365,4 +366,4 @@ def _build_recorded_failure(outcome: Failed) -> Exception:
     if (sentence := outcome.sentence.removeprefix(MODEL_FAILED_PREFIX)) != outcome.sentence:
         error: ProviderError = RequestRefused(sentence, details=outcome.details)
         return error
-    return RecordedTurnEnd(outcome)
+    return StopReplayedTurn(outcome)

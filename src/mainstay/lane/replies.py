@@ -1,20 +1,62 @@
-"""Closing events of a turn, and replies: built when a turn ends, or found in the journal later."""
+"""Replies: those that callers wait for, those built when a turn ends, and those found in the journal later."""
 
 from __future__ import annotations
 
-from itertools import takewhile
+import asyncio
 
 import msgspec
 
+from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Steered, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.messages import ToolCall, ToolResult, is_truncated
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
-from mainstay.lane.error_location import locate_session
-from mainstay.turn.tool_catalogue import CALL_TOOL, parse_catalogue_call
+from mainstay.core.turn_location import locate_session
+from mainstay.turn.dependencies import AnswerValidator
+from mainstay.turn.tool_search import CALL_TOOL, parse_catalogue_call
 from mainstay.turn.toolbox import TurnTools, error_result
+
+
+class PendingReply:
+    """An accepted input and the future of its reply."""
+
+    __slots__ = ("reply", "seq", "turn", "validate_answer")
+
+    def __init__(self, seq: int, reply: asyncio.Future[Reply], validate_answer: AnswerValidator | None) -> None:
+        self.seq = seq
+        self.reply = reply
+        self.validate_answer = validate_answer
+        self.turn = 0  # 0 until the turn has started
+
+
+class PendingReplies(dict[int, PendingReply]):
+    """Pending replies by the sequence of their input."""
+
+    __slots__ = ()
+
+    def add(self, seq: int, validate_answer: AnswerValidator | None) -> PendingReply:
+        pending = self[seq] = PendingReply(seq, asyncio.get_running_loop().create_future(), validate_answer)
+        return pending
+
+    def resolve(self, inputs: tuple[int, ...], reply: Reply) -> None:
+        """Resolve the replies of all inputs of a turn: those that started it and those that steered it."""
+        for seq in inputs:
+            pending = self.pop(seq, None)
+            if pending is None:
+                continue
+            pending.turn = reply.turn
+            if not pending.reply.done():
+                pending.reply.set_result(reply)
+
+    def fail_all(self, error: MainstayError) -> None:
+        """Fail every pending reply with `error`."""
+        while self:
+            _, pending = self.popitem()
+            if not pending.reply.done():
+                pending.reply.set_exception(error)
+                pending.reply.exception()  # mark as retrieved: the caller may not be waiting
 
 
 def build_closing_events(session: Session, outcome: Outcome) -> list[Event]:
@@ -74,8 +116,11 @@ def _collect_results(session: Session, outcome: Outcome) -> tuple[ToolResult, ..
     """Return the results of the turn's calls; those of its last step may not be in the history yet."""
     turn = session.open_turn
     assert turn is not None
-    ours = takewhile(lambda message: message.turn == turn.turn, reversed(session.messages))
-    results = [part for message in reversed([*ours]) for part in message.parts if isinstance(part, ToolResult)]
+    messages = session.messages
+    start = len(messages)
+    while start and messages[start - 1].turn == turn.turn:
+        start -= 1
+    results = [part for message in messages[start:] for part in message.parts if isinstance(part, ToolResult)]
     if turn.open_calls:
         last = dict(turn.results)
         if not isinstance(outcome, Paused):

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.context.token_budget import ContextSizeSettings
 from mainstay.context.tokenizers import CalibrationRegistry
-from mainstay.core.budgets import BudgetManager
+from mainstay.core.budget_ports import BudgetManager
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
 from mainstay.core.judges import JudgePanel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from weakref import WeakValueDictionary
 
+from mainstay.core.builtin_tool_table import list_tool_names
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Spawned
 from mainstay.core.input_envelope import InputEnvelope, check_session_name
@@ -17,7 +18,7 @@ from mainstay.lane.lane import Lane
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.services import LaneServices
 
-READ_ONLY_TOOLS = ("read", "grep", "glob", "ls", "memory_search", "memory_get")
+SUB_AGENT_TOOLS = (*list_tool_names("sub_agent"), "memory_search", "memory_get")  # unless the call names others
 PROMPT_ID = "errand"  # id of a child's only prompt; a retry after a crash finds the same child
 
 
@@ -46,7 +47,7 @@ class SubAgentRunner:
             raise InputRefused("a sub-agent cannot send sub-agents of its own here; do it yourself, or report back")
         offered = {tool.name for tool in self._services.tools.callable_tools}
         has = offered if parent.spawned is None else offered & set(parent.spawned.tools)
-        wanted = READ_ONLY_TOOLS if task.tools is None else task.tools
+        wanted = SUB_AGENT_TOOLS if task.tools is None else task.tools
         if task.tools is not None and (missing := [name for name in wanted if name not in has]):
             raise InputRefused(f"a sub-agent cannot have what you do not have: {', '.join(missing)}")
         tools = tuple(name for name in wanted if name in has)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
-from mainstay.core.budget_reservations import FOLD_ID_PREFIX, settle_lost
-from mainstay.core.budgets import TurnBudget
-from mainstay.core.errors import HomeUnusable, MainstayError, StoreError
+from mainstay.core.budget_ports import TurnBudget
+from mainstay.core.budget_reservation_ids import FOLD_ID_PREFIX, settle_lost
+from mainstay.core.errors import HomeUnusable, MainstayError, ProviderBroken, StoreError
 from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.session import Session
-from mainstay.core.turn_location import ENDS_TURN
+from mainstay.core.turn_location import (
+    ENDS_TURN,
+    TurnLocation,
+    TurnLocationContext,
+    find_current_step,
+    locate_session,
+)
 from mainstay.lane.context_compiler import LaneContextCompiler
-from mainstay.lane.error_location import add_location, find_current_step, locate_session
 from mainstay.lane.journal_writer import JournalWriter
 from mainstay.lane.services import LaneServices
 from mainstay.turn.control import TurnControl
@@ -21,6 +29,11 @@ from mainstay.turn.dependencies import AnswerValidator, TurnDependencies
 from mainstay.turn.loop import run_turn
 
 log = logging.getLogger("mainstay.lane")
+
+E = TypeVar("E", bound=MainstayError)
+
+AGENT_CLOSED = "the agent was closed; the turn resumes when the agent is opened again"
+RUNTIME_FAILED = "internal error in the runtime; see its log for details"
 
 
 async def attempt_turn(
@@ -73,11 +86,17 @@ async def _run_attempt(
         return services.trust.redact_failure(outcome) if isinstance(outcome, Failed) else outcome
     except (StoreError, HomeUnusable) as error:
         raise add_location(error, session.key, writer) from error.__cause__
+    except ProviderBroken as error:
+        log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
+        details = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        return services.trust.redact_failure(
+            Failed(str(error), details, turn=turn.turn, step=find_current_step(session))
+        )
     except MainstayError as error:
         return services.trust.redact_failure(
             Failed(str(error), type(error).__name__, turn=turn.turn, step=find_current_step(session))
         )
-    except Exception as error:  # a bug of ours or of a provider: only this session fails
+    except Exception as error:  # a bug of ours: only this session fails
         log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
         details = f"{type(error).__name__}: {error}"
         sentence = "Something went wrong inside the runtime."
@@ -103,3 +122,36 @@ def _add_trace(failed: Failed, session: Session) -> Failed:
     at = locate_session(session)
     log.warning("turn %d of %s failed: %s", at.turn, session.key, failed.sentence)
     return msgspec.structs.replace(failed, turn=at.turn, step=failed.step or at.step, trace=at.trace)
+
+
+# --- location of errors and log records ---------------------------------------------------------------
+
+
+def log_store_failure(key: str, error: MainstayError, failures: int) -> None:
+    """Log a store failure: the first one as an error, which `mainstay error` lists, retries as warnings."""
+    level = logging.ERROR if failures == 1 else logging.WARNING
+    log.log(level, "session %s is waiting for its store: %s", key, error, extra={"kind": "store"})
+
+
+async def run_with_location(
+    work: Callable[[], Awaitable[None]], key: str, writer: Callable[[], JournalWriter | None]
+) -> None:
+    """Run `work`; log records that are written meanwhile carry the session's location."""
+    with TurnLocationContext(partial(_locate_writer, key, writer)):
+        await work()
+
+
+def _locate_writer(key: str, writer: Callable[[], JournalWriter | None]) -> TurnLocation:
+    current = writer()
+    return locate_session(current.session) if current is not None else TurnLocation(key)
+
+
+def add_location(error: E, key: str, writer: JournalWriter | None) -> E:
+    """Return a copy of the error with its location; a copy, because sessions may share one store failure."""
+    if error.location is not None:
+        return error
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(vars(error))
+    copy.__cause__, copy.__traceback__ = error.__cause__, error.__traceback__
+    copy.location = locate_session(writer.session) if writer is not None else TurnLocation(key)
+    return copy

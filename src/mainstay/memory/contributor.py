@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN, Memory, is_untrusted
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
-from mainstay.memory.files import NO_MEMORY, MemoryFiles, ScopeNote, render_notes
+from mainstay.memory.agent_files import NO_MEMORY, MemoryFiles, ScopeNote, render_notes
 from mainstay.memory.prompt_loader import PromptLoader, PromptTemplate
-from mainstay.memory.workflows import WorkflowIndex
-from mainstay.memory.workflows import render_workflow_note as render_workflow
+from mainstay.memory.recorded_workflows import WorkflowIndex
+from mainstay.memory.recorded_workflows import render_workflow_note as render_workflow
 
 PROFILE_TOKENS_MAX = 2000
 BYTES_PER_TOKEN = 4

@@ -18,6 +18,7 @@ from mainstay.core.memory_tiers import Embedder, Memory, WorkspaceTiers
 from mainstay.core.ports import Clock, Store
 from mainstay.core.searchable_messages import searchable_messages
 from mainstay.memory.index_queue import IndexQueue, catch_error
+from mainstay.memory.recorded_workflows import extract_workflows
 from mainstay.memory.tier_journal_cursor import (
     CACHED_SESSIONS_MAX,
     TierJournalCursor,
@@ -26,7 +27,6 @@ from mainstay.memory.tier_journal_cursor import (
     read_decided_records,
 )
 from mainstay.memory.vector_indexer import VectorIndexer
-from mainstay.memory.workflows import extract_workflows
 
 log = logging.getLogger("mainstay.memory")
 

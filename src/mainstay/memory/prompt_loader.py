@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
@@ -98,7 +97,7 @@ class _PromptOverride:
 @cache
 def _load_packaged(name: str) -> PromptTemplate:
     return _parse_prompt(
-        name, (files("mainstay.memory") / "prompts" / f"{name}.md").read_text("utf-8"), is_override=False
+        name, (Path(__file__).with_name("prompts") / f"{name}.md").read_text("utf-8"), is_override=False
     )
 
 

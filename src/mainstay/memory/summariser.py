@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from mainstay.core.budgeted_calls import BudgetedCall, BudgetedSummaryRequest, PausableTimeout
+from mainstay.core.budgeted_side_calls import BudgetedCall, BudgetedSummaryRequest, PausableTimeout
 from mainstay.core.errors import ConfigError, ContextTooLong, StreamBroken, SummaryUnusable
 from mainstay.core.messages import FinishReason, Message, Text, Usage
 from mainstay.core.ports import (
@@ -22,7 +22,6 @@ from mainstay.core.ports import (
     TextPiece,
 )
 from mainstay.memory.prompt_loader import PromptLoader
-from mainstay.memory.summary_parser import parse_summary
 from mainstay.memory.transcript import join_summaries as join_summaries
 from mainstay.memory.transcript import render_transcript, shorten, size_bytes
 
@@ -82,6 +81,8 @@ class ModelSummariser:
         room = int(info.window * WINDOW_SHARE) * BYTES_PER_TOKEN
         usage, cost = Usage(), 0.0
         problem = ""
+        from mainstay.memory.summary_parser import parse_summary  # only needed for summaries
+
         for left in reversed(range(self._attempts)):
             system, question = self._build_request(passage, room, problem)
             context = Context(system, [Message(1, "user", (Text(question),))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 
 from mainstay.core.errors import EmbedderMissing
@@ -13,7 +14,6 @@ from mainstay.core.memory_tiers import Embedder, VectorTier
 from mainstay.core.ports import Clock, Store
 from mainstay.core.searchable_messages import searchable_messages
 from mainstay.memory.index_queue import IndexQueue, catch_error
-from mainstay.memory.text_chunks import split_chunks
 from mainstay.memory.tier_journal_cursor import TierJournalCursor, read_decided_records
 
 log = logging.getLogger("mainstay.memory")
@@ -25,6 +25,10 @@ BATCH_TEXTS_MAX = 64  # texts embedded at once
 BACKLOG_MAX = 100  # sessions; with a longer backlog, searches do not wait for it
 RETRY_S = 1.0
 RETRY_MAX_S = 300.0
+CHUNK_CHARS_MAX = 1_000
+CHUNKS_MAX = 16  # of one message; the rest of it is found by full-text search only
+
+_BREAK_PATTERNS = tuple(re.compile(pattern) for pattern in (r"\n\s*\n", r"\n", r"[.!?…]\s|[\u3002\uff01\uff1f]", r"\s"))
 
 
 class VectorIndexer:
@@ -173,3 +177,25 @@ def texts_to_embed(session: str, records: Sequence[Record]) -> list[tuple[int, s
         if fact.source
     ]
     return chunks + facts
+
+
+def split_chunks(text: str) -> list[str]:
+    """Split a text into chunks at the end of a paragraph, a line, a sentence or a word, in that order."""
+    chunks: list[str] = []
+    start, end = 0, len(text)
+    while start < end and len(chunks) < CHUNKS_MAX:
+        stop = end if end - start <= CHUNK_CHARS_MAX else _find_break(text, start)
+        if chunk := text[start:stop].strip():
+            chunks.append(chunk)
+        start = stop
+    return chunks
+
+
+def _find_break(text: str, start: int) -> int:
+    """Return the last break of the best kind in the second half of a chunk."""
+    low, high = start + CHUNK_CHARS_MAX // 2, start + CHUNK_CHARS_MAX
+    for kind in _BREAK_PATTERNS:
+        stops = [match.end() for match in kind.finditer(text, low, high)]
+        if stops:
+            return stops[-1]
+    return high

@@ -9,11 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from mainstay.core.budget_reports import PeriodSpending
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
 from mainstay.core.errors import BudgetExhausted
 from mainstay.core.ledger_entries import HOUR_MS, BudgetScope, LedgerRow
 from mainstay.core.ports import Clock
-from mainstay.metering.budgets import SpendingBudget, describe_budget, describe_refusal, period_end_ms
-from mainstay.metering.spending_counters import AppliedBudget, SpendingCounter, SpendingGrant, SpendingRequest
+from mainstay.metering.budget_definitions import (
+    PERIODS,
+    SpendingBudget,
+    describe_budget,
+    describe_refusal,
+    period_end_ms,
+    period_start_hour,
+)
+from mainstay.metering.spending_counters import (
+    SHARED_WIDTH_MIN,
+    AppliedBudget,
+    SpendingCounter,
+    SpendingGrant,
+    SpendingRequest,
+)
 
 UNLIMITED = 1 << 62  # stands for "no limit"
 
@@ -43,6 +58,19 @@ class BudgetLedger:
         counters = [counter for counter in self._counters.values() if counter.scope == budget.scope]
         least = min((self.remaining(AppliedBudget(budget, counter), now) for counter in counters), default=budget.limit)
         return (budget.limit - least) / budget.limit
+
+    def list_spending(self) -> list[PeriodSpending]:
+        """Return what people, workspaces and the home have used in the current periods, reservations included."""
+        now = self.now_ms()
+        spent = []
+        for counter in self._counters.values():
+            for period in PERIODS if counter.width >= SHARED_WIDTH_MIN else ():
+                total, reserved = counter.sum_since(period_start_hour(period, now)), counter.reserved
+                money, tokens = total.money + reserved.money, total.tokens + reserved.tokens
+                if money or tokens or total.calls:
+                    dollars = money / NANODOLLARS_PER_DOLLAR
+                    spent.append(PeriodSpending(counter.scope, counter.name, period, dollars, tokens, total.calls))
+        return spent
 
     # --- loading from the stored ledger ----------------------------------------------------------
 

@@ -20,7 +20,7 @@ from mainstay.core.rate_limits import RateLimitStatus
 from mainstay.metering.adaptive_rate import AdaptiveRate
 from mainstay.metering.call_permit import NOTIFY_AFTER_S, POLL_S, CallPermit
 from mainstay.metering.call_queue import CallQueue
-from mainstay.metering.reported_limits import ReportedLimits
+from mainstay.metering.quota_estimator import ReportedLimits
 
 log = logging.getLogger("mainstay.metering")
 
@@ -356,7 +356,7 @@ class RateLimiter:
         if now >= self._paused_until or self._blocked_until <= permit.deadline:
             return None
         return _build_final_error(
-            f"{self.provider_name} takes no calls for {_format_span(self._blocked_until - now)}",
+            f"{self.provider_name} takes no calls for {format_span(self._blocked_until - now)}",
             self._blocked_until - now,
         )
 
@@ -377,29 +377,26 @@ class RateLimiter:
                 permit.wake(error)
             elif now >= permit.deadline:
                 self.queue.remove(permit)
-                waited = _format_span(now - permit.created_at)
+                waited = format_span(now - permit.created_at)
                 message = f"{self.provider_name} had no room for this call within {waited}"
                 permit.wake(_build_final_error(message, None))
             elif (
                 permit.on_wait is not None
                 and permit.notified_until < now + POLL_S
                 and now - permit.created_at >= NOTIFY_AFTER_S
+                and (ahead or not self._paused_until <= now < self._paused_until + POLL_S)  # else it is sent at once
             ):
-                permit.notify_waiting(
-                    _describe_wait(self.provider_name, ahead, paused_s), max(paused_s, (ahead + 1) / per_second), now
-                )
+                # the first call is sent when the pause ends
+                estimate_s = paused_s + ahead / per_second if paused_s else (ahead + 1) / per_second
+                permit.notify_waiting(_describe_wait(self.provider_name, ahead, paused_s), estimate_s, now)
         self.dispatch()
 
 
 def _describe_wait(provider_name: str, ahead: int, paused_s: float) -> str:
     others = f"{ahead} call{'s are' if ahead > 1 else ' is'} ahead" if ahead else ""
-    if paused_s >= 1:
-        return f"{provider_name} asks to slow down, for {_format_span(paused_s)} more{f'; {others}' if others else ''}"
+    if paused_s > 0:
+        return f"{provider_name} asks to slow down{f'; {others}' if others else ''}"
     return f"{provider_name} has no room for more at the moment{f': {others}' if others else ''}"
-
-
-def _format_span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _build_final_error(sentence: str, retry_after_s: float | None) -> RateLimited:
@@ -426,3 +423,7 @@ class RateLimiterRegistry:
 
     def snapshot_states(self) -> list[RateLimiterState]:
         return [limiter.snapshot_state() for limiter in self._limiters.values()]
+
+
+def format_span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

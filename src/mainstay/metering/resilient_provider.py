@@ -16,7 +16,9 @@ from msgspec import structs
 
 from mainstay.core.errors import (
     CircuitOpen,
+    MainstayError,
     Overloaded,
+    ProviderBroken,
     ProviderError,
     RateLimited,
     RequestRefused,
@@ -26,11 +28,10 @@ from mainstay.core.errors import (
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Context, IdGenerator, ModelInfo, Options, Piece, Provider, StreamFinished
 from mainstay.core.rate_limits import NO_RATE_LIMITS
-from mainstay.metering.backoff import compute_delay_s
 from mainstay.metering.call_permit import CallPermit
 from mainstay.metering.circuit_breaker import CircuitBreaker
-from mainstay.metering.prices import combine_highest_prices
-from mainstay.metering.rate_limiter import RateLimiter
+from mainstay.metering.rate_limiter import RateLimiter, format_span
+from mainstay.metering.worst_case_prices import combine_highest_prices
 
 OUTPUT_DIVISOR = 4  # one answer takes at most a quarter of the account's token limit
 OUTPUT_TOKENS_MIN = 1024  # and is never limited to less
@@ -112,6 +113,7 @@ class ResilientProvider:
                         if permit.record_refused(error):
                             continue
                         error.retryable = False  # it would take longer than the call may wait
+                        name_pause(error)
                     if index < last and _should_fail_over(error):
                         earlier += f"; before that, {error}"
                         break
@@ -125,8 +127,17 @@ class ResilientProvider:
                             break
                         error.details += before
                         raise
+                except MainstayError:  # of a callback
+                    raise
+                except Exception as error:  # a bug in the provider's code, which may come with another distribution
+                    raise self._describe_bug(index, error) from error
                 finally:
                     await attempt.close()
+
+    def _describe_bug(self, index: int, error: Exception) -> ProviderBroken:
+        limiter, model = self._limiters[index], self._providers[index].model().name
+        name = f"{limiter.provider_name} (model {model})" if limiter is not None else f"of the model {model}"
+        return ProviderBroken(f"The code of the provider {name} failed with {type(error).__name__}.")
 
     def _create_permit(self, index: int, context: Context, options: Options) -> CallPermit | None:
         """Create the call's permit; with a failover provider left, it waits no longer than retries would."""
@@ -272,6 +283,8 @@ class _RetryWait:
             chance=self._ids.random(),
         )
         if seconds is None:
+            if self.attempt <= self._limits.retries_max and not isinstance(error, CircuitOpen):
+                name_pause(error)
             return False
         log.warning("%s; retrying in %.0f s", error, seconds)
         if self._options.on_wait is not None:
@@ -279,3 +292,29 @@ class _RetryWait:
         self._waited_s += seconds
         await self._clock.sleep(seconds)
         return True
+
+
+def name_pause(error: ProviderError) -> None:
+    """Add to the error's sentence how long the provider takes no calls: it is raised because that is too long."""
+    if error.retry_after_s:
+        error.args = (f"{error}; it takes no calls for {format_span(error.retry_after_s)}",)
+
+
+def compute_delay_s(
+    limits: Limits, *, attempt: int, retry_after_s: float | None, waited_s: float, chance: float
+) -> float | None:
+    """Return the seconds to wait before retry number `attempt` (from 1); None: give up.
+
+    The provider's `retry_after_s` is never undercut: an early retry is only refused again. Without it the delay is
+    2, 4, 8, … seconds. `chance` (0 to 1) spreads callers that were refused together. All waits of a call together stay
+    within `retry_wait_max_s`.
+    """
+    left_s = limits.retry_wait_max_s - waited_s
+    if attempt > limits.retries_max or left_s <= 0:
+        return None
+    own_s = limits.retry_base_s * 2.0 ** (attempt - 1)
+    if retry_after_s is not None and retry_after_s > 0:
+        if retry_after_s > left_s:
+            return None
+        return min(left_s, retry_after_s + min(retry_after_s, own_s) * limits.retry_jitter * chance)
+    return min(left_s, own_s * (1 + limits.retry_jitter * (2 * chance - 1)))

@@ -10,13 +10,13 @@ import msgspec
 
 from mainstay.core.ledger_entries import BUDGET_SCOPES, HOUR_MS, RETENTION_HOURS, BudgetScope
 from mainstay.core.ports import ModelInfo
-from mainstay.metering.budgets import BudgetKind, BudgetPeriod, SpendingBudget, period_start_hour
-from mainstay.metering.prices import PICO_PER_NANO, find_token_rates
+from mainstay.metering.budget_definitions import BudgetKind, BudgetPeriod, SpendingBudget, period_start_hour
+from mainstay.metering.worst_case_prices import PICO_PER_NANO, find_token_rates
 
 OUTPUT_TOKENS_MIN = 1024  # tokens: a shorter answer is not worth requesting
 _SCOPE_WIDTHS = {scope: width for width, scope in enumerate(BUDGET_SCOPES)}
 # scopes from here on are counted by hour, because their budgets have periods
-_SHARED_WIDTH_MIN = _SCOPE_WIDTHS["person"]
+SHARED_WIDTH_MIN = _SCOPE_WIDTHS["person"]
 _READERS: dict[BudgetKind, Callable[[SpendingTotals], int]] = {
     "money": attrgetter("money"),
     "tokens": attrgetter("tokens"),
@@ -82,7 +82,7 @@ class SpendingCounter:
     def move_to_hour(self, hour: int) -> None:
         """Make `hour` the current hour, and recompute the period totals."""
         self.hour = hour
-        if self.width >= _SHARED_WIDTH_MIN:
+        if self.width >= SHARED_WIDTH_MIN:
             for period, (_, totals) in self._periods.items():
                 since = period_start_hour(period, hour * HOUR_MS)
                 spent = self.sum_since(since)
@@ -92,7 +92,7 @@ class SpendingCounter:
 
     def add(self, hour: int, money: int, tokens: int, calls: int = 0) -> None:
         for totals in (
-            self._current if hour == self.hour or self.width < _SHARED_WIDTH_MIN else self._totals_for_hour(hour)
+            self._current if hour == self.hour or self.width < SHARED_WIDTH_MIN else self._totals_for_hour(hour)
         ):
             totals.money += money
             totals.tokens += tokens

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.core.audit import ENTRY_FIELDS, GENESIS_DIGEST
 from mainstay.core.errors import StoreCorrupt
-from mainstay.observe.audit_chain import DETAILS_INDEX, ChainAnchor, ChainRow
+from mainstay.observe.audit_verifier import DETAILS_INDEX, ChainAnchor, ChainRow
 
 AuditExportFormat = Literal["jsonl", "csv"]
 LINE_BYTES_MAX = 1_000_000

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from mainstay.core.audit import AuditLog
 from mainstay.core.errors import MainstayError
 from mainstay.core.ports import Clock
-from mainstay.core.projections import JournalBatch
-from mainstay.observe.audit_events import build_audit_events
+from mainstay.core.projection_ports import JournalBatch
+from mainstay.observe.audit_event_builder import build_audit_events
 
 log = logging.getLogger("mainstay.audit")
 

@@ -9,8 +9,8 @@ from mainstay.core.events import Delivered, Event, Judged, ToolFinished, TurnEnd
 from mainstay.core.journal import Record
 from mainstay.core.messages import ToolResult
 from mainstay.core.outcome import Failed
-from mainstay.core.projections import JournalBatch
-from mainstay.core.trace_ids import trace_id
+from mainstay.core.projection_ports import JournalBatch
+from mainstay.core.turn_location import trace_id
 
 # How tool results begin that are a decision of a person or a rule: nothing failed.
 DECISION_PREFIXES = ("Not run: ", "Not allowed: ", "Cancelled: ", "Skipped: ")

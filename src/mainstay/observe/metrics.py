@@ -1,8 +1,8 @@
 """Metrics: counters, gauges and histograms in memory, and their Prometheus text format.
 
 The number of time series is bounded: sessions, people and workspaces are never labels, and beyond a limit the values of
-other labels become `other`. Written by hand, because this is all that a library (prometheus-client, 60 ms of CPU to
-import) would be used for.
+other labels become `other`. Written by hand: an increment costs a sixth of prometheus-client's, and its text format
+alone would replace 38 lines with 28.
 """
 
 from __future__ import annotations

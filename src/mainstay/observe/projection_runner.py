@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
 from mainstay.core.errors import MainstayError
-from mainstay.core.events import Forked, TurnEnded, TurnStarted
+from mainstay.core.events import Blanked, Forked, Received, Steered, StepCheckpointed, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
-from mainstay.core.ports import Store
-from mainstay.core.projections import JournalBatch, JournalPage, Projection
-from mainstay.observe.journal_batches import EARLIER_RECORDS_MAX, build_batch, open_records
+from mainstay.core.ports import SessionInfo, Store
+from mainstay.core.projection_ports import JournalBatch, JournalPage, Projection
 
 log = logging.getLogger("mainstay.observe")
 
@@ -36,6 +36,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 # BulkJournalReader.read_many
 BulkRead = Callable[[Sequence[tuple[str, int]], int], Awaitable[list[JournalPage | None]]]
+EARLIER_RECORDS_MAX = 4096  # records of an open turn that are repeated in a batch
 
 
 class ProjectionState:
@@ -409,3 +410,40 @@ async def capture_error(awaitable: Awaitable[object]) -> Exception | None:
     except Exception as error:  # the caller logs or reports it; other projections go on
         return error
     return None
+
+
+def build_batch(info: SessionInfo, tail: Sequence[Record], records: Sequence[Record], position: int) -> JournalBatch:
+    """Return the batch of those records that are after a position. `tail`: what is open before the records."""
+    first = bisect_right(records, position, key=lambda record: record.seq)
+    return JournalBatch(info, records[first:], open_records(tail, records[:first]) if first else tail)
+
+
+def open_records(tail: Sequence[Record], records: Sequence[Record]) -> Sequence[Record]:
+    """Return what is open after these records if `tail` is open before them: queued inputs and the running turn,
+    without its streaming checkpoints."""
+    still_open = list(tail)
+    is_running = any(isinstance(record.event, TurnStarted) for record in still_open)
+    for record in records:
+        match record.event:
+            case Received(kind=kind):
+                if kind != "overheard":
+                    still_open.append(record)
+            case TurnStarted():
+                still_open = [*(other for other in still_open if isinstance(other.event, Received)), record]
+                is_running = True
+            case TurnEnded():
+                consumed = {
+                    seq
+                    for other in still_open
+                    if isinstance(other.event, TurnStarted | Steered)
+                    for seq in other.event.inputs
+                }
+                still_open = [
+                    other for other in still_open if isinstance(other.event, Received) and other.seq not in consumed
+                ]
+                is_running = False
+            case Blanked() | StepCheckpointed():
+                pass
+            case _ if is_running:
+                still_open.append(record)
+    return still_open[-EARLIER_RECORDS_MAX:]

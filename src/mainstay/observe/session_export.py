@@ -6,6 +6,7 @@ import datetime
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +18,7 @@ from mainstay.core.provisional_answers import hidden_seqs
 from mainstay.core.session import Session
 
 TextRedactor = Callable[[str], str]  # removes secrets from a text
+ExportFile = Literal["log", "context"]
 
 
 def write_session(records: Sequence[Record], folder: Path, redact: TextRedactor | None = None) -> list[Path]:
@@ -26,18 +28,19 @@ def write_session(records: Sequence[Record], folder: Path, redact: TextRedactor 
 
 
 def write_log(records: Sequence[Record], path: Path, redact: TextRedactor | None = None) -> Path:
-    """Write one line per message of a person or the agent, without tool calls, results and answers that judges rejected
-    before they were shown."""
-    posted = {record.event.turn: record.event for record in records if isinstance(record.event, Delivered)}
-    hidden = hidden_seqs(records)
-    messages = (record for record in records if _is_message(record) and record.seq not in hidden)
-    return _write_lines(path, (_log_line(record, posted) for record in messages), redact)
+    """Write the lines of `log.jsonl`."""
+    return write_lines(path, export_lines(records, "log", redact))
 
 
 def write_context(records: Sequence[Record], path: Path, redact: TextRedactor | None = None) -> Path:
-    """Write one line per message of the history, including tool calls and results, in the model's order. The
-    instructions precede the first message for which they were in force."""
-    return _write_lines(path, _context_lines(records), redact)
+    """Write the lines of `context.jsonl`."""
+    return write_lines(path, export_lines(records, "context", redact))
+
+
+def export_lines(records: Sequence[Record], file: ExportFile, redact: TextRedactor | None = None) -> Iterator[bytes]:
+    """Yield the lines of `log.jsonl` or `context.jsonl`, as JSON; `redact` is applied to all texts."""
+    for line in _log_lines(records) if file == "log" else _context_lines(records):
+        yield msgspec.json.encode(_redact_value(msgspec.to_builtins(line), redact) if redact is not None else line)
 
 
 def full_history(records: Sequence[Record]) -> list[Message]:
@@ -54,6 +57,14 @@ def _replay_messages(records: Sequence[Record]) -> Iterator[tuple[Record, list[M
         before = len(session.messages)
         session.apply(record.seq, record.at, record.event)
         yield record, session.messages[before:]
+
+
+def _log_lines(records: Sequence[Record]) -> Iterator[dict[str, object]]:
+    """Yield one line per message of a person or the agent, without tool calls, results and answers that judges rejected
+    before they were shown."""
+    posted = {record.event.turn: record.event for record in records if isinstance(record.event, Delivered)}
+    hidden = hidden_seqs(records)
+    return (_log_line(record, posted) for record in records if _is_message(record) and record.seq not in hidden)
 
 
 def _is_message(record: Record) -> bool:
@@ -96,6 +107,8 @@ def _attachments(parts: Iterable[AnyPart]) -> list[dict[str, str]]:
 
 
 def _context_lines(records: Sequence[Record]) -> Iterator[dict[str, object]]:
+    """Yield one line per message of the history, including tool calls and results, in the model's order. The
+    instructions precede the first message for which they were in force."""
     # recorded after the turn's start
     changes = {record.event.turn: record for record in records if _has_instructions(record)}
     for record, messages in _replay_messages(records):
@@ -136,14 +149,13 @@ def _redact_value(value: object, redact: TextRedactor) -> object:
     return value
 
 
-def _write_lines(path: Path, lines: Iterable[dict[str, object]], redact: TextRedactor | None) -> Path:
+def write_lines(path: Path, lines: Iterable[bytes]) -> Path:
     """Write the file atomically, so that no reader sees half an export. Its mode is 0600."""
     draft = path.with_name(path.name + ".part")
     with open(draft, "wb") as file:
         os.fchmod(file.fileno(), 0o600)
         for line in lines:
-            document = _redact_value(msgspec.to_builtins(line), redact) if redact is not None else line
-            file.write(msgspec.json.encode(document) + b"\n")
+            file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)

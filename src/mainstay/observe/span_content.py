@@ -8,7 +8,7 @@ import msgspec
 
 from mainstay.core.events import MessageAdded
 from mainstay.core.messages import AnyPart, Finish, Text, Thinking, ToolCall
-from mainstay.observe.spans import TelemetryOptions, finish_reason_name
+from mainstay.observe.span_types import TelemetryOptions, finish_reason_name
 
 MESSAGES_CHARS_MAX = 64 * 1024  # all parts of a message together
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from mainstay.core.errors import InputRefused
 from mainstay.core.events import Folded, TurnEnded, TurnResumed, TurnStarted
 from mainstay.core.journal import Record
 from mainstay.core.outcome import Failed
 from mainstay.core.ports import SessionInfo
-from mainstay.core.projections import JournalBatch
-from mainstay.core.trace_ids import span_id, trace_id
-from mainstay.observe.otlp import encode_spans, is_sampled
-from mainstay.observe.spans import Span, TelemetryOptions, Trace, TraceContext, fold_attributes, group_by_turn
+from mainstay.core.projection_ports import JournalBatch
+from mainstay.core.turn_location import span_id, trace_id
+from mainstay.observe.otlp_encoder import encode_spans, is_sampled
+from mainstay.observe.span_types import Span, TelemetryOptions, Trace, TraceContext, fold_attributes, group_by_turn
 from mainstay.observe.turn_spans import build_turn_spans
 
 PAGE_RECORDS = 512  # records per read
 RECORDS_MAX = 20_000  # of one sub-agent
 SPANS_MAX = 2_000  # of one trace
+TURNS_MAX = 1_000  # of one session, where all its turns are shown
 DEPTH_MAX = 8  # of nested sub-agents
 SPAWN_TOOL = "spawn"  # the tool that runs sub-agents
 
@@ -32,6 +34,18 @@ class SpanSink(Protocol):
     """Receives encoded spans for export; never blocks."""
 
     def enqueue(self, encoded_spans: Sequence[bytes]) -> None: ...
+
+
+def select_turns(records: Sequence[Record], turn_number: int | None, name: str) -> list[list[Record]]:
+    """Return the records of one turn of a session's journal; None: of the last turn, 0: of each of the newest
+    `TURNS_MAX` turns. Raises InputRefused if there is none; `name` is the session's in the sentence."""
+    turns = {turn: turn_records for turn, turn_records in group_by_turn(records).items() if turn}
+    if not turns:
+        raise InputRefused(f"the session {name!r} has no turns yet")
+    if turn_number and turn_number not in turns:
+        raise InputRefused(f"there is no turn {turn_number}; {name!r} has {min(turns)} to {max(turns)}")
+    chosen = list(turns)[-TURNS_MAX:] if turn_number == 0 else [turn_number or max(turns)]
+    return [turns[turn] for turn in chosen]
 
 
 async def build_trace(

@@ -24,10 +24,10 @@ from mainstay.core.events import (
 from mainstay.core.journal import Record
 from mainstay.core.messages import Usage
 from mainstay.core.ports import SessionInfo
-from mainstay.core.projections import JournalBatch
+from mainstay.core.projection_ports import JournalBatch
 from mainstay.observe.metrics import DURATION_BUCKETS_S, TOKEN_BUCKETS, Counter, Histogram, Metric, safe_label
-from mainstay.observe.spans import TelemetryOptions, provider_name
-from mainstay.observe.tool_names import UNKNOWN_TOOL, tool_exists
+from mainstay.observe.span_types import TelemetryOptions
+from mainstay.observe.unknown_tools import UNKNOWN_TOOL, tool_exists
 
 _MODEL_LABELS = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")  # labels
 
@@ -174,4 +174,4 @@ class _TurnTimes:
 
     def _operation_labels(self, operation: str, response_model: str) -> tuple[str, str, str]:
         model = self._options.find_model(response_model or self._model)
-        return operation, safe_label(provider_name(model.provider)), safe_label(model.name)
+        return operation, safe_label(model.provider), safe_label(model.name)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mainstay.core.budgets import NANODOLLARS_PER_DOLLAR
+from mainstay.core.budget_ports import NANODOLLARS_PER_DOLLAR
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -39,9 +39,9 @@ from mainstay.core.journal import Record
 from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import Finish, Text, ToolCall, Usage
 from mainstay.core.outcome import Failed, Outcome
-from mainstay.core.trace_ids import span_id
+from mainstay.core.turn_location import span_id
 from mainstay.observe.span_content import encode_input_messages, encode_output_message
-from mainstay.observe.spans import (
+from mainstay.observe.span_types import (
     Attributes,
     Span,
     SpanEvent,
@@ -50,13 +50,12 @@ from mainstay.observe.spans import (
     add_outcome_attributes,
     finish_reason_name,
     fold_attributes,
-    provider_name,
     usage_attributes,
 )
-from mainstay.observe.tool_names import UNKNOWN_TOOL, tool_exists
+from mainstay.observe.unknown_tools import UNKNOWN_TOOL, tool_exists
 
 MEMORY_TOOLS = frozenset(("memory_search", "memory_get", "memory_summary", "memory_recall", "memory_semantic"))
-BUILT_IN_TOOLS = MEMORY_TOOLS | {"spawn"}  # built-in tools: their names are shown even if the call did not run
+_ALWAYS_NAMED_TOOLS = MEMORY_TOOLS | {"spawn"}  # their names are shown even if the call did not run
 NAME_CHARS_MAX = 100  # of a tool
 # only occur in a turn
 _TURN_EVENTS = MessageAdded | ToolStarted | ToolFinished | TurnResumed | TurnEnded | StepRestarted
@@ -186,7 +185,7 @@ class _TurnSpanBuilder:
         model = self._options.find_model(self._model)
         attributes: Attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider_name(model.provider),
+            "gen_ai.provider.name": model.provider,
             "gen_ai.request.model": model.name,
             "mainstay.step": step,
         }
@@ -218,7 +217,7 @@ class _TurnSpanBuilder:
         if self._options.include_content:
             attributes["gen_ai.tool.call.result"] = self._options.redact_text(result.content)
         error = "" if not result.is_error else "denied" if call.is_denied else "tool_error"
-        exists = tool_exists(result, call.started_at is not None) or call.tool_call.name in BUILT_IN_TOOLS
+        exists = tool_exists(result, call.started_at is not None) or call.tool_call.name in _ALWAYS_NAMED_TOOLS
         self._add_tool_call(call, replace(self._new_span("", (start, at), attributes), error_type=error), exists)
         self._add_usage(event.usage, event.cost)
 
@@ -380,7 +379,7 @@ class _TurnSpanBuilder:
         attributes: Attributes = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": name,
-            "gen_ai.provider.name": provider_name(model.provider),
+            "gen_ai.provider.name": model.provider,
             "gen_ai.request.model": model.name,
             "gen_ai.conversation.id": context.session,
             "mainstay.session": context.session,

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.observe.spans import Span, Trace
+from mainstay.observe.span_types import Span, Trace
 
 TextSanitiser = Callable[[str, int], str]  # (text, width in columns) -> text that is safe to print
 LineStyle = Literal["", "red", "yellow", "dim", "cyan"]

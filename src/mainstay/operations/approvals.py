@@ -12,13 +12,13 @@ from mainstay.core.events import ApprovalAnswered, ApprovalAsked
 from mainstay.core.outcome import Reply
 from mainstay.lane.approvals import PendingApproval
 from mainstay.operations.caller import Caller, NotAllowed
-from mainstay.operations.entry import OperationEntry, Route
 from mainstay.operations.operation import NETWORK, Line, Name, Operation
-from mainstay.operations.runtime import ApprovalRole, Runtime
+from mainstay.operations.operation_entry import OperationEntry, Route
+from mainstay.operations.runtime_protocols import ApprovalRole, Runtime
 from mainstay.operations.turns import ReplyView, reply_view
 from mainstay.trust.tool_invocation import can_run_commands
 
-OWNER_ONLY = "commands run without a sandbox here, so only the owner may approve this (`mainstay approvals`)"
+OWNER_ONLY = "commands run without a sandbox here, so only the owner may approve this (`mainstay approval`)"
 Rule = Annotated[str, Meta(max_length=10_000)]
 
 

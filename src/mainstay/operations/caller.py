@@ -12,7 +12,7 @@ from mainstay.core.people import Principal
 from mainstay.core.ports import SessionInfo
 from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.operation import Access
-from mainstay.operations.runtime import Home, Runtime, RuntimeSource
+from mainstay.operations.runtime_protocols import Home, Runtime, RuntimeSource
 
 WEB_CHANNEL = "web"  # the channel part of session keys that belong to people with an API key
 OWNER = Principal(person="", workspace="")
@@ -51,6 +51,11 @@ class Caller:
     def person(self) -> str:
         """The person's name; "" for the owner."""
         return self.principal.person
+
+    @property
+    def has_home(self) -> bool:
+        """True in a process that serves the whole home, not one workspace of it."""
+        return self._home is not None
 
     @property
     def home(self) -> Home:

@@ -13,12 +13,12 @@ from mainstay.core.errors import AgentClosed, MainstayError, StoreFailed
 from mainstay.core.events import ApprovalAsked, Event, Steered, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
 from mainstay.core.provisional_answers import find_verdicts, visible_records
-from mainstay.core.trace_ids import trace_id
+from mainstay.core.turn_location import trace_id
 from mainstay.lane.draft_filter import DraftFilter, filter_drafts
 from mainstay.lane.event_hub import EventHub, WatcherBuffer
-from mainstay.lane.pending_replies import PendingReply
+from mainstay.lane.replies import PendingReply
 from mainstay.operations.caller import Caller
-from mainstay.operations.runtime import Runtime, RuntimeSource
+from mainstay.operations.runtime_protocols import Runtime, RuntimeSource
 
 PAGE_RECORDS = 1_000
 COUNT_MAX = 1 << 32  # records of a session, and sessions of a workspace

@@ -8,9 +8,9 @@ from typing import TypeVar
 from mainstay.core.audit import acting_person
 from mainstay.core.errors import InputRefused
 from mainstay.operations.caller import Caller
-from mainstay.operations.entry import OperationEntry
 from mainstay.operations.event_feed import EventStream
 from mainstay.operations.operation import Operation
+from mainstay.operations.operation_entry import OperationEntry
 
 R = TypeVar("R")
 _entry_cache: dict[type[Operation[object]], OperationEntry] = {}
@@ -28,20 +28,21 @@ def find_entry(request: type[Operation[object]]) -> OperationEntry:
 
 async def execute(caller: Caller, operation: Operation[R]) -> R:
     """Run an operation. Raises NotAllowed if the caller lacks the right, and what the operation raises."""
-    result: R = await _authorise(caller, operation).run(caller, operation)
+    result: R = await authorise(caller, type(operation)).run(caller, operation)
     return result
 
 
 async def open_stream(caller: Caller, operation: Operation[object]) -> EventStream:
     """Run an operation as a stream of events; its input, if any, is on disk when this returns."""
-    entry = _authorise(caller, operation)
+    entry = authorise(caller, type(operation))
     if entry.stream is None:
         raise InputRefused(f"{entry.name} is not a stream")
     return await entry.stream(caller, operation)
 
 
-def _authorise(caller: Caller, operation: Operation[object]) -> OperationEntry:
-    entry = find_entry(type(operation))
+def authorise(caller: Caller, request: type[Operation[object]]) -> OperationEntry:
+    """Return the table's row of a request. Raises NotAllowed if the caller lacks the right to run it."""
+    entry = find_entry(request)
     caller.require_access(entry.access)
     if caller.person:
         acting_person.set(caller.person)

@@ -6,9 +6,9 @@ import msgspec
 
 from mainstay.core.people import AccessScope, PersonRole
 from mainstay.operations.caller import Caller
-from mainstay.operations.entry import OperationEntry, Route
 from mainstay.operations.operation import LOCAL, Name, Operation
-from mainstay.operations.runtime import RemovedWorkspace, ServerStatus
+from mainstay.operations.operation_entry import OperationEntry, Route
+from mainstay.operations.runtime_protocols import RemovedWorkspace, ServerStatus
 
 
 class PrincipalView(msgspec.Struct, frozen=True, kw_only=True):

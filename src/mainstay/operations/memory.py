@@ -15,8 +15,8 @@ from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary
 from mainstay.memory.time_expressions import parse_time
 from mainstay.memory.types import PAGE_CHARS_MAX, ForgetResult, MemoryPage, MemoryStatus
 from mainstay.operations.caller import Caller
-from mainstay.operations.entry import OperationEntry, Route
 from mainstay.operations.operation import EVERYWHERE, Count, Name, Operation, SessionName
+from mainstay.operations.operation_entry import OperationEntry, Route
 
 SEARCH_MAX = 100  # hits that memory returns at most
 QueryText = Annotated[str, Meta(min_length=1, max_length=2_000)]

@@ -11,9 +11,9 @@ from msgspec import Meta
 from mainstay.core.errors import InputRefused, KeyUnknown, PersonUnknown
 from mainstay.core.people import AccessScope, ApiKey, PendingPairing, Person, PersonRole
 from mainstay.operations.caller import Caller
-from mainstay.operations.entry import OperationEntry, Route, RunFunction
 from mainstay.operations.operation import Milliseconds, Name, Operation
-from mainstay.operations.runtime import PeopleDirectory
+from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
+from mainstay.operations.runtime_protocols import PeopleDirectory
 
 
 class ChannelAccount(msgspec.Struct, frozen=True):

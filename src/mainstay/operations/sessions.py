@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,12 +15,11 @@ from mainstay.context.compiler import ContextView
 from mainstay.core.errors import InputRefused, MainstayError, SessionUnknown, StoreFailed
 from mainstay.core.events import ApprovalAsked, Forked, SessionChanged
 from mainstay.core.input_envelope import check_session_name
-from mainstay.core.journal import Record, encode_event
+from mainstay.core.journal import Record, ReplayResult, encode_event
 from mainstay.core.ports import SessionInfo, Store
 from mainstay.core.session import Session
-from mainstay.lane.replay import ReplayResult, replay_journal
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.operations.caller import Caller, quote_name
-from mainstay.operations.entry import OperationEntry, Route, RunFunction
 from mainstay.operations.event_feed import PAGE_RECORDS, clamp_count
 from mainstay.operations.operation import (
     EVERYWHERE,
@@ -33,13 +33,15 @@ from mainstay.operations.operation import (
     PageSize,
     SessionName,
 )
-from mainstay.operations.runtime import Runtime, SkillInfo
+from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
+from mainstay.operations.runtime_protocols import Runtime, SkillInfo
 
 log = logging.getLogger("mainstay")
 
 PROFILE_FIELDS_MAX = 32
 PROFILE_NAME_CHARS_MAX = 64
 PROFILE_VALUE_CHARS_MAX = 2000
+EXPORT_PAGE_BYTES = 1 << 20  # a page ends with the line that reaches it
 
 
 # --- results -------------------------------------------------------------------------------------
@@ -84,6 +86,11 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
 
 class ProfileFields(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, str]
+
+
+class ExportPage(msgspec.Struct, frozen=True, kw_only=True):
+    lines: list[str]  # of a JSON Lines file, each a JSON object
+    next: int | None  # `after` for the next page; None: this is the last one
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -204,6 +211,15 @@ class ExportSession(Operation[list[Path]], frozen=True, kw_only=True):
 
     session: SessionName
     folder: str
+
+
+class ReadSessionExport(Operation[ExportPage], frozen=True, kw_only=True):
+    """Read a session as `log.jsonl` (what people said) or `context.jsonl` (what the model saw), a page at a time."""
+
+    session: SessionName
+    file: Literal["log", "context"] = "log"
+    after: Count = 0  # the number of lines that the client has
+    limit: PageSize = 1_000
 
 
 # --- what network clients see -----------------------------------------------------------------------
@@ -391,9 +407,11 @@ async def show_context(caller: Caller, request: ShowContext) -> ContextView:
 
 
 async def replay_session(caller: Caller, request: ReplaySession) -> ReplayResult:
+    from mainstay.lane.replay import replay_journal  # only needed to replay
+
     key, _ = await caller.find_session(request.session)
     services = (await caller.runtime()).services
-    return await replay_journal(await read_journal(services.store, key), services.limits)
+    return await replay_journal(await read_journal(services.store, key))
 
 
 async def get_profile(caller: Caller, request: GetProfile) -> ProfileFields:
@@ -437,23 +455,39 @@ async def set_working_folder(caller: Caller, request: SetWorkingFolder) -> str:
 
 
 async def export_session(caller: Caller, request: ExportSession) -> list[Path]:
-    key, _ = await caller.find_session(request.session)
-    services = (await caller.runtime()).services
-    guards = services.trust.guards
-    clean = (lambda text: guards.redactor.redact(text)[0]) if guards is not None else None
-    return await write_export(services.store, key, request.folder, clean)
-
-
-async def write_export(
-    store: Store, key: str, folder: str | Path, redact: Callable[[str], str] | None = None
-) -> list[Path]:
-    """Write `log.jsonl` and `context.jsonl` of a session; `redact` is applied to all texts."""
-    records = await read_journal(store, key)
-    if not records:
-        raise SessionUnknown(f"there is no session {quote_name(key)}")
+    records = await _read_exported_journal(caller, request.session)
     from mainstay.observe.session_export import write_session  # rarely used
 
-    return write_session(records, Path(folder), redact)
+    return write_session(records, Path(request.folder), await _export_redactor(caller))
+
+
+async def read_session_export(caller: Caller, request: ReadSessionExport) -> ExportPage:
+    records, redact = await _read_exported_journal(caller, request.session), await _export_redactor(caller)
+    from mainstay.observe.session_export import export_lines  # rarely used
+
+    def read_lines() -> ExportPage:
+        lines: list[str] = []
+        size = 0
+        rest = islice(export_lines(records, request.file, redact), request.after, None)
+        for line in rest:
+            lines.append(line.decode())
+            size += len(line)
+            if len(lines) == request.limit or size >= EXPORT_PAGE_BYTES:
+                break
+        return ExportPage(lines=lines, next=request.after + len(lines) if next(rest, None) is not None else None)
+
+    return await run_in_thread(read_lines)
+
+
+async def _read_exported_journal(caller: Caller, session: str) -> list[Record]:
+    key, _ = await caller.find_session(session)
+    return await read_journal((await caller.runtime()).services.store, key)
+
+
+async def _export_redactor(caller: Caller) -> Callable[[str], str] | None:
+    """Return the guards' redaction of output; None for an agent without guards."""
+    guards = (await caller.runtime()).services.trust.guards
+    return guards.redact_text if guards is not None else None
 
 
 _PATH_FIELDS = {"id": "session"}
@@ -512,4 +546,5 @@ ENTRIES = (
     ),
     OperationEntry(request=SetWorkingFolder, run=set_working_folder, access="admin", interfaces=LOCAL),
     OperationEntry(request=ExportSession, run=export_session, access="admin", interfaces=LOCAL),
+    _session_entry(ReadSessionExport, read_session_export, "GET", "export", access="admin"),
 )

@@ -6,9 +6,20 @@ from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
-from mainstay.operations import approvals, home, memory, observability, people, sessions, triggers, turns
-from mainstay.operations.entry import OperationEntry
+from mainstay.operations import (
+    approvals,
+    budgets,
+    errors_and_audit,
+    home,
+    memory,
+    people,
+    sessions,
+    traces,
+    triggers,
+    turns,
+)
 from mainstay.operations.operation import Interface
+from mainstay.operations.operation_entry import OperationEntry
 
 ENTRIES: tuple[OperationEntry, ...] = (
     *turns.ENTRIES,
@@ -17,7 +28,9 @@ ENTRIES: tuple[OperationEntry, ...] = (
     *memory.ENTRIES,
     *triggers.ENTRIES,
     *people.ENTRIES,
-    *observability.ENTRIES,
+    *errors_and_audit.ENTRIES,
+    *traces.ENTRIES,
+    *budgets.ENTRIES,
     *home.ENTRIES,
 )
 ANY_OPERATION: object = reduce(or_, (entry.request for entry in ENTRIES))  # the union of all requests, for decoding

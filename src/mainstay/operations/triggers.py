@@ -15,9 +15,9 @@ from msgspec import Meta
 from mainstay.core.errors import InputRefused, TriggerUnknown
 from mainstay.core.triggers import MissedPolicy, Trigger, TriggerKind, TriggerRun, TriggerStatus, TriggerTarget
 from mainstay.operations.caller import Caller, NotAllowed
-from mainstay.operations.entry import OperationEntry, Route
 from mainstay.operations.operation import Line, Name, Operation, PageSize
-from mainstay.operations.runtime import TriggerService
+from mainstay.operations.operation_entry import OperationEntry, Route
+from mainstay.operations.runtime_protocols import TriggerService
 
 
 class TriggerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,6 +34,11 @@ class TriggerView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     timezone: str = ""
     session: str = ""
     last: TriggerRun | None = None
+    channel: str = ""  # with `room`: every run is a thread of its own there
+    room: str = ""
+    missed: MissedPolicy | None = None
+    jitter_s: float = 0.0
+    check: str = ""  # the command that must succeed first; for the owner only
 
 
 class TriggerList(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +76,7 @@ class AddTrigger(Operation[TriggerName], frozen=True, kw_only=True):
 
 
 class RemoveTrigger(Operation[None], frozen=True, kw_only=True):
-    """Remove a trigger."""
+    """Remove a trigger; the owner may also remove an invalid one, whose file is in `events/failed`."""
 
     name: Name
 
@@ -171,6 +176,11 @@ def show_triggers(caller: Caller, request: ListTriggers, result: Sequence[Trigge
             timezone=trigger.timezone,
             session=trigger.target.session,
             last=status.last,
+            channel=trigger.target.channel,
+            room=trigger.target.room,
+            missed=trigger.missed if status.trigger is not None else None,
+            jitter_s=trigger.jitter_s,
+            check="" if caller.person else trigger.check,
         )
         views.append(view)
     return TriggerList(triggers=views)
@@ -207,7 +217,11 @@ async def store_trigger(caller: Caller, trigger: Trigger, *, replace: bool) -> N
 
 
 async def remove_trigger(caller: Caller, request: RemoveTrigger) -> None:
-    await (await get_trigger_service(caller)).remove(await _require_file(caller, request.name))
+    if caller.person:
+        file = await _require_file(caller, request.name)
+    else:  # invalid triggers of an earlier process are not listed
+        file = await _find_file(caller, request.name) or request.name
+    await (await get_trigger_service(caller)).remove(file)
 
 
 async def pause_trigger(caller: Caller, request: PauseTrigger) -> None:

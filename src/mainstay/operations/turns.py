@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Annotated, cast
 
 import msgspec
@@ -11,13 +12,12 @@ from msgspec import Meta
 
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import InputRefused, SessionArchived, SessionUnknown
-from mainstay.core.events import DurableEvent, SessionChanged
+from mainstay.core.events import DurableEvent, Event, SessionChanged
 from mainstay.core.json_types import JsonObject
 from mainstay.core.messages import AnyPart, Binary, Text, ToolResult, Usage
 from mainstay.core.outcome import Failed, Outcome, Reply
-from mainstay.lane.pending_replies import PendingReply
+from mainstay.lane.replies import PendingReply
 from mainstay.operations.caller import Caller, NotAllowed, quote_name
-from mainstay.operations.entry import OperationEntry, Route
 from mainstay.operations.event_feed import (
     PAGE_RECORDS,
     EventStream,
@@ -28,7 +28,7 @@ from mainstay.operations.event_feed import (
     read_page,
     watch_live,
 )
-from mainstay.operations.inputs import (
+from mainstay.operations.input_submission import (
     abort_turn,
     accept_prompt,
     offer_client_tools,
@@ -36,8 +36,9 @@ from mainstay.operations.inputs import (
     steer_turn,
     submit_client_result,
 )
-from mainstay.operations.operation import EVERYWHERE, LOCAL, Count, Name, Operation, PageSize, SessionName
-from mainstay.operations.runtime import Runtime
+from mainstay.operations.operation import EVERYWHERE, Count, Name, Operation, PageSize, SessionName
+from mainstay.operations.operation_entry import OperationEntry, Route
+from mainstay.operations.runtime_protocols import Runtime
 
 IMPORT_BATCH = 5_000
 IMPORT_MAX = 100_000
@@ -84,6 +85,8 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
     cost: float
     results: tuple[ToolResult, ...] = ()  # of its tool calls, in their order
     trace: str = ""  # the turn's trace id in logs, traces and the list of errors
+    cut: bool = False  # the answer's end is missing, because of the length limit or the provider's content filter
+    sequence: int | msgspec.UnsetType = msgspec.UNSET  # gRPC with `wait: false`: of the accepted input; no reply yet
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -160,9 +163,9 @@ class ReadEvents(Operation[EventPage], frozen=True, kw_only=True):
 
 
 class WatchEvents(Operation[None], frozen=True, kw_only=True):
-    """Stream live events of one session, or of all sessions."""
+    """Stream live events of one session, or of all sessions of the workspace, which needs the right to see them all."""
 
-    session: str = ""
+    session: Annotated[str, Meta(max_length=512)] = ""
 
 
 # --- what network clients see -----------------------------------------------------------------------
@@ -188,6 +191,7 @@ def reply_view(caller: Caller, session: str, reply: Reply) -> ReplyView:
         cost=reply.cost,
         results=reply.results,
         trace=reply.trace,
+        cut=reply.cut,
     )
 
 
@@ -280,7 +284,7 @@ async def abort(caller: Caller, request: Abort) -> AbortResult:
 
 
 async def submit_tool_result(caller: Caller, request: SubmitToolResult) -> Reply | Accepted:
-    pending = await _submit_result(caller, request)
+    pending = await _record_result(caller, request)
     if not request.wait:
         return await _build_accepted(
             await caller.runtime(), caller.session_key(request.session), request.session, pending
@@ -289,17 +293,22 @@ async def submit_tool_result(caller: Caller, request: SubmitToolResult) -> Reply
 
 
 async def stream_tool_result(caller: Caller, request: SubmitToolResult, *, include_drafts: bool = True) -> EventStream:
-    key = caller.session_key(request.session)
-    subscription = Subscription((await caller.runtime()).services.hub, key)
-    try:
-        pending = await _submit_result(caller, request)
-    except BaseException:
-        subscription.close()
-        raise
+    key, pending, subscription = await submit_result(caller, request)
     return await open_turn_stream(caller, key, pending, subscription, include_drafts=include_drafts)
 
 
-async def _submit_result(caller: Caller, request: SubmitToolResult) -> PendingReply:
+async def submit_result(caller: Caller, request: SubmitToolResult) -> tuple[str, PendingReply, Subscription]:
+    """Give the turn the result of a tool call; live events are subscribed to before, so that none of it is missed."""
+    key = caller.session_key(request.session)
+    subscription = Subscription((await caller.runtime()).services.hub, key)
+    try:
+        return key, await _record_result(caller, request), subscription
+    except BaseException:
+        subscription.close()
+        raise
+
+
+async def _record_result(caller: Caller, request: SubmitToolResult) -> PendingReply:
     runtime = await caller.runtime()
     return await submit_client_result(runtime, caller.session_key(request.session), request.call_id, request.content)
 
@@ -313,7 +322,7 @@ async def import_messages(
     runtime: Runtime, key: str, messages: Sequence[Mapping[str, object]], metadata: Mapping[str, str]
 ) -> None:
     """Append messages of an earlier conversation to a session that is between turns."""
-    from mainstay.operations.history_import import build_import_events  # rarely used
+    from mainstay.operations.history_converter import build_import_events  # rarely used
 
     events = build_import_events(messages, lambda part: redact_part(runtime, part))
     if not events and not metadata:
@@ -353,7 +362,17 @@ async def watch_events(caller: Caller, request: WatchEvents) -> None:
 
 
 async def stream_live_events(caller: Caller, request: WatchEvents) -> EventStream:
-    return EventStream(watch_live(caller.source, caller.session_key(request.session) if request.session else None))
+    if not request.session and not caller.can_see_all:
+        raise NotAllowed("events of all sessions are for administrators of the workspace, with the scope 'read'")
+    key = caller.session_key(request.session) if request.session else None
+    events = watch_live(caller.source, key)
+    return EventStream(events if caller.can_see_all else _show_events(caller, events))
+
+
+async def _show_events(caller: Caller, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    async with aclosing(events):
+        async for event in events:
+            yield caller.visible_event(event)
 
 
 _PATH_FIELDS = {"id": "session"}
@@ -396,8 +415,8 @@ ENTRIES = (
         request=WatchEvents,
         run=watch_events,
         stream=stream_live_events,
+        streams_by_default=True,
         streams_live=True,
-        access="admin",
-        interfaces=LOCAL,
+        http=Route("GET", "/api/events"),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
 from mainstay.patterns.library import PatternLibrary
-from mainstay.patterns.renderer import render_pattern
+from mainstay.patterns.prompt_text import render_pattern
 
 MATCHES_MAX = 3
 SIMILARITY_MIN = 0.22

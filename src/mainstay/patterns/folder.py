@@ -7,13 +7,16 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstay.io.paths import read_confined
 from mainstay.patterns.index import weigh_terms
-from mainstay.patterns.pattern_template import InstructionPattern
-from mainstay.patterns.yaml_parser import FILE_BYTES_MAX, ParsedPatternFile, PatternFileProblem, parse_file
+from mainstay.patterns.pattern_template import FILE_BYTES_MAX, InstructionPattern, PatternFileProblem
+
+if TYPE_CHECKING:
+    from mainstay.patterns.yaml_parser import ParsedPatternFile
 
 FILES_MAX = 20_000
 _LISTED_MAX = 5 * FILES_MAX  # listed before sorting
@@ -118,6 +121,8 @@ def _read_if_changed(folder: str, path: str, old: PatternFile | None) -> Pattern
         return old if mark == old.fingerprint else msgspec.structs.replace(old, fingerprint=mark)
     if not data and not settled and old is not None:
         return old  # probably truncated to be rewritten; if not, the next reload reads it again
+    from mainstay.patterns.yaml_parser import parse_file  # only needed if there is a pattern
+
     return _build_file(old, mark, digest, parse_file(path, data))
 
 

@@ -19,8 +19,7 @@ from mainstay.core.memory_tiers import CONTEXT_ORIGIN, format_origin, is_untrust
 from mainstay.io.file_watcher import FileWatcher
 from mainstay.patterns.folder import PatternFile, PatternFolder, read_folder
 from mainstay.patterns.index import PatternIndex, PatternMatch
-from mainstay.patterns.pattern_template import InstructionPattern
-from mainstay.patterns.yaml_parser import PatternFileProblem
+from mainstay.patterns.pattern_template import InstructionPattern, PatternFileProblem
 
 log = logging.getLogger("mainstay.patterns")
 

@@ -11,6 +11,7 @@ from mainstay.core.errors import MainstayError
 
 VALUE_CHARS_MAX = 20_000
 FILLED_CHARS_MAX = 100_000
+FILE_BYTES_MAX = 1024 * 1024  # of a pattern file
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _PLACEHOLDER_NAME = re.compile(r"\s*\.?([A-Za-z_][\w-]*)\s*")  # {{name}}, {{ name }}, {{.name}}
 _SHOWN_CHARS = 60
@@ -154,3 +155,15 @@ def _join_names(names: list[str]) -> str:
     listed = names[:20]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return ", ".join(listed) + more
+
+
+class PatternFileProblem(msgspec.Struct, frozen=True):
+    """A problem of a pattern file and its location. `lost`: a pattern could not be read because of it."""
+
+    path: str
+    line: int
+    reason: str
+    lost: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"

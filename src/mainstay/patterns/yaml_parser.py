@@ -15,15 +15,16 @@ import msgspec
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.io.yaml import YamlDocument, YamlPath, YamlRefused, load_all_yaml
 from mainstay.patterns.pattern_template import (
+    FILE_BYTES_MAX,
     InstructionPattern,
     PatternCommonError,
     PatternExample,
+    PatternFileProblem,
     PatternParameter,
     PatternTemplate,
     format_value,
 )
 
-FILE_BYTES_MAX = 1024 * 1024
 PATTERNS_MAX = 2_000  # in one file
 ITEMS_MAX = 500  # in one list
 _PATTERN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -40,18 +41,6 @@ _FIELDS = (
     "best_practices", "common_errors", "tags",
     "template", "example", "related_patterns", "trigger_conditions", "intent_keywords", "keywords", "rule",
 )  # fmt: skip
-
-
-class PatternFileProblem(msgspec.Struct, frozen=True):
-    """A problem of a pattern file and its location. `lost`: a pattern could not be read because of it."""
-
-    path: str
-    line: int
-    reason: str
-    lost: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
 
 class ParsedPatternFile(msgspec.Struct, frozen=True):

@@ -133,7 +133,7 @@ class PluginHost:
         left_s = self._circuit_open_until - asyncio.get_running_loop().time()
         if left_s > 0:
             count = f"{len(self._failures)} times within {self._settings.failure_window_s:g} s"
-            sentence = f"failed {count} and rests for another {left_s:.0f} s"
+            sentence = f"failed {count} and is not started for another {left_s:.0f} s"
             raise PluginCircuitOpen(self._message(sentence) + self._quote_output(alone=not self._process_calls))
 
     async def _start(self) -> PluginProcess:
@@ -190,9 +190,9 @@ class PluginHost:
         if not process.exit_task.done():
             self._count_failure("it closed its connection")
             self._drain(process, "it closed its connection")
-            return self._message("closed its connection in the midst of the call")
+            return self._message("closed its connection during the call")
         output = self._quote_output(alone=self._process_calls == 1)
-        return self._message(f"ended with code {process.exit_task.result()} in the midst of the call") + output
+        return self._message(f"ended with code {process.exit_task.result()} during the call") + output
 
     def _parse_response(self, request: ExecuteRequest, data: bytes) -> str:
         """Return the content of a response. Raises ProtobufMessageInvalid, or PluginReportedError for an error."""
@@ -297,7 +297,7 @@ class PluginHost:
         """Return the end of the plugin's output, to be quoted. If the process also served other calls (not `alone`),
         only the reason why the sandbox killed it: its output may be about another caller's call."""
         output = self.log.last_output if alone else self.log.kill_reason
-        return f" Its last words: {output}" if output else ""
+        return f" The end of its output: {output}" if output else ""
 
 
 def _is_cancelled() -> bool:

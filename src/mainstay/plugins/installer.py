@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.archives import ArchiveLimits, ArchiveRefused, unpack
-from mainstay.io.package_folder import (
-    EXCLUDED_NAMES,
+from mainstay.io.archives import ArchiveLimits
+from mainstay.io.package_installer import (
     OLD_PREFIX,
+    change_packages,
     compute_digest,
-    lock_package_folder,
+    move_in,
+    move_out,
     recover_interrupted,
-    staging_folder,
     sync_folder,
+    sync_tree,
+    unpack_package,
 )
 from mainstay.plugins.folder_grants import resolve_grants
-from mainstay.plugins.lock_file import InstalledPlugin, read_lock, write_lock
+from mainstay.plugins.lock_file import PLUGIN_PACKAGES, InstalledPlugin, read_lock, write_lock
 from mainstay.plugins.manifest import (
     MANIFEST_FILE,
     PluginManifest,
@@ -36,7 +35,6 @@ from mainstay.plugins.manifest import (
 from mainstay.trust.guards.line_escaping import one_line
 
 ARCHIVE_LIMITS = ArchiveLimits(files_max=20_000)
-PACKAGE_KIND = "a plugin"
 
 
 class PluginInstallPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +57,7 @@ def plan_install(source: Path, plugins_folder: Path) -> PluginInstallPlan:
 def install_plugin(source: Path, plugins_folder: Path, *, expected_digest: str = "") -> InstalledPlugin:
     """Install a plugin, or replace the installed one of the same name. `expected_digest` is what the owner was shown:
     any other content is refused. Raises ConfigError, and then nothing has changed."""
-    with _exclusive_lock(plugins_folder), _staging_folder(plugins_folder) as staging:
+    with change_packages(plugins_folder, PLUGIN_PACKAGES) as staging:
         root = _unpack_source(source, staging)
         plan = _build_plan(root, plugins_folder)
         if expected_digest and plan.digest != expected_digest:
@@ -74,15 +72,22 @@ def install_plugin(source: Path, plugins_folder: Path, *, expected_digest: str =
             context=manifest.context,
             added=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        with _replace_folder(root, plugins_folder / manifest.name, staging):
+        sync_tree(root)
+        target = plugins_folder / manifest.name
+        try:
+            move_in(root, target, staging)
+            sync_folder(plugins_folder)
             write_lock(plugins_folder, {**read_lock(plugins_folder), manifest.name: installed})
+        except BaseException:
+            move_out(root, target, staging)
+            raise
         return installed
 
 
 def remove_plugin(name: str, plugins_folder: Path) -> InstalledPlugin:
     """Uninstall a plugin. Its stored state stays: that is in the databases of the workspaces. Raises ConfigError."""
     check_plugin_name(name)
-    with _exclusive_lock(plugins_folder), _staging_folder(plugins_folder) as staging:
+    with change_packages(plugins_folder, PLUGIN_PACKAGES) as staging:
         plugins = read_lock(plugins_folder)
         removed = plugins.pop(name, None)
         if removed is None:
@@ -104,7 +109,7 @@ def verify_plugin(name: str, plugins_folder: Path) -> PluginManifest:
     try:
         return _load_verified(name, plugins_folder)
     except ConfigError:
-        if not _recover(plugins_folder):
+        if not recover_interrupted(plugins_folder, PLUGIN_PACKAGES):
             raise
         return _load_verified(name, plugins_folder)
 
@@ -149,11 +154,7 @@ def _unknown_plugin_error(name: str, plugins: dict[str, InstalledPlugin]) -> Con
 def _unpack_source(source: Path, staging: Path) -> Path:
     """Unpack the source and return the folder with the manifest: the unpacked one, or the only folder in it."""
     unpacked = staging / "new"
-    unpacked.mkdir(mode=0o755)
-    try:
-        unpack(source, unpacked, ARCHIVE_LIMITS, excluded_names=EXCLUDED_NAMES)
-    except ArchiveRefused as error:
-        raise ConfigError(f"{one_line(str(source))} cannot be added: {error}") from None
+    unpack_package(source, unpacked, ARCHIVE_LIMITS, shown_as=str(source))
     entries = list(unpacked.iterdir())
     if not (unpacked / MANIFEST_FILE).exists() and len(entries) == 1 and entries[0].is_dir():
         return entries[0]
@@ -182,41 +183,3 @@ def _load_installed_manifest(name: str, plugins_folder: Path) -> PluginManifest 
         return verify_plugin(name, plugins_folder)
     except ConfigError:  # what the owner was shown then is not known any more
         return None
-
-
-def _exclusive_lock(plugins_folder: Path) -> AbstractContextManager[None]:
-    return lock_package_folder(plugins_folder, PACKAGE_KIND)
-
-
-def _staging_folder(plugins_folder: Path) -> AbstractContextManager[Path]:
-    return staging_folder(plugins_folder, partial(_pinned_digest, plugins_folder))
-
-
-def _recover(plugins_folder: Path) -> bool:
-    """Finish what a killed command left half-done. True if a plugin's folder was put back into place."""
-    return recover_interrupted(plugins_folder, PACKAGE_KIND, partial(_pinned_digest, plugins_folder))
-
-
-def _pinned_digest(plugins_folder: Path, name: str) -> str:
-    """Return the digest in the lock file; empty if the plugin is not in it."""
-    installed = read_lock(plugins_folder).get(name)
-    return installed.digest if installed is not None else ""
-
-
-@contextmanager
-def _replace_folder(root: Path, target: Path, staging: Path) -> Iterator[None]:
-    """Move `root` to `target`, and move it back if the body raises. Two renames: a process killed between them leaves
-    nothing that would verify and never a mixture, and the previous folder is recovered from `staging`."""
-    old = staging / f"{OLD_PREFIX}{target.name}"
-    if target.exists():
-        os.rename(target, old)
-    try:
-        os.rename(root, target)
-        sync_folder(target.parent)
-        yield
-    except BaseException:
-        if target.exists():
-            os.rename(target, root)
-        if old.exists():
-            os.rename(old, target)
-        raise

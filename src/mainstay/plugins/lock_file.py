@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from mainstay.core.errors import ConfigError
 from mainstay.core.tool_ports import ProcessPermissions
-from mainstay.io.package_folder import LOCK_FILE, read_lock_file, write_lock_file
+from mainstay.io.package_installer import PackageKind, read_lock_file, write_lock_file
 from mainstay.plugins.manifest import CallContextField, PluginName
-from mainstay.trust.guards.line_escaping import one_line
-
-BYTES_MAX = 1024 * 1024
 
 
 class InstalledPlugin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,27 +24,26 @@ class InstalledPlugin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     added: str = ""  # time of installation, ISO 8601 in UTC
 
 
-class _PluginLockFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PluginLockFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins: tuple[InstalledPlugin, ...] = ()
-    format: int = 1
+    format: Literal[1] = 1
+
+
+PLUGIN_PACKAGES = PackageKind(
+    noun="plugin",
+    lock_type=PluginLockFile,
+    lock_bytes_max=1024 * 1024,
+    damage_remedy="delete it and add the plugins again",
+    list_pins=lambda lock: {plugin.name: plugin.digest for plugin in lock.plugins},
+)
 
 
 def read_lock(plugins_folder: Path) -> dict[str, InstalledPlugin]:
     """Return the installed plugins by name. Raises ConfigError if the file cannot be read."""
-    data = read_lock_file(plugins_folder, BYTES_MAX)
-    if data is None:
-        return {}
-    try:
-        lock = msgspec.json.decode(data, type=_PluginLockFile)
-    except (msgspec.DecodeError, RecursionError):
-        lock = None
-    if lock is None or lock.format != 1 or len(data) > BYTES_MAX:
-        path = one_line(str(plugins_folder / LOCK_FILE))
-        raise ConfigError(f"{path} is damaged or was written by a newer release; delete it and add the plugins again")
-    return {plugin.name: plugin for plugin in lock.plugins}
+    return {plugin.name: plugin for plugin in read_lock_file(plugins_folder, PLUGIN_PACKAGES).plugins}
 
 
 def write_lock(plugins_folder: Path, plugins: dict[str, InstalledPlugin]) -> None:
-    """Replace the file atomically: a reader sees the old content or the new one."""
-    lock = _PluginLockFile(tuple(plugins[name] for name in sorted(plugins)))
-    write_lock_file(plugins_folder, msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
+    """Replace the file atomically. Raises ConfigError if it could not be read back."""
+    lock = PluginLockFile(tuple(plugins[name] for name in sorted(plugins)))
+    write_lock_file(plugins_folder, PLUGIN_PACKAGES, lock)

@@ -10,18 +10,26 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mainstay.core.components import (
+    Component,
+    advise_upgrade,
     built_in_components,
     find_component,
     has_component,
     list_other_components,
     suggest_component,
 )
-from mainstay.core.errors import ConfigError
+from mainstay.core.errors import ComponentBroken, ConfigError
 from mainstay.core.limits import Limits
 from mainstay.core.ports import ModelInfo, Provider
 from mainstay.core.provider_manifest import ApiKeySource, ProviderComponent, ProviderFactoryContext, ProviderSettings
-from mainstay.providers.known_models import describe_model
+from mainstay.providers.model_lookup import describe_model
 from mainstay.providers.openai.manifest import COMPONENT as OPENAI
+
+SCRIPTED = "scripted"  # no provider; people look for one of this name
+_SCRIPTED_HINT = (
+    f"there is no provider {SCRIPTED!r}: to use scripted answers instead of a model, run `mainstay eval CASES "
+    "--script FILE`, or pass a ScriptedProvider (mainstay.testing) to Agent"
+)
 
 
 def find_provider(name: str) -> ProviderComponent | None:
@@ -30,7 +38,7 @@ def find_provider(name: str) -> ProviderComponent | None:
         return None
     component = find_component("provider", name)
     if not isinstance(component, ProviderComponent):
-        raise ConfigError(f"the provider {name!r} of {component.distribution} is no ProviderComponent")
+        raise ComponentBroken(_wrong_class(component), fix=advise_upgrade(component.distribution))
     return component
 
 
@@ -51,7 +59,14 @@ def list_other_providers(on_problem: Callable[[str], None] = lambda problem: Non
         if isinstance(component, ProviderComponent):
             yield component
         else:
-            on_problem(f"the provider {component.name!r} of {component.distribution} is no ProviderComponent")
+            on_problem(_wrong_class(component))
+
+
+def _wrong_class(component: Component) -> str:
+    return (
+        f"{component.described} has no valid manifest: it must be a "
+        f"mainstay.core.provider_manifest.ProviderComponent, but is of the type {type(component).__name__}"
+    )
 
 
 def build_provider(
@@ -67,12 +82,14 @@ def build_provider(
     or invalid."""
     name, _, model = spec.partition("/")
     if not name or not model:
-        raise ConfigError(f"{spec!r} names no model: write <provider>/<model>, for example openai/gpt-4.1-mini")
+        raise ConfigError(f"{spec!r} does not name a model: write <provider>/<model>, for example openai/gpt-4.1-mini")
     component = find_provider(name)
     if component is None and settings is not None and settings.base_url:
         component = _compatible_server(name)
     if component is None:
         hint = suggest_component("provider", name)
+        if name == SCRIPTED:
+            raise ConfigError(_SCRIPTED_HINT)
         raise ConfigError(f"there is no provider {name!r}; {hint}; or set base_url to a server with OpenAI's API")
     settings = complete_settings(settings or ProviderSettings(), component)
     url = settings.base_url or component.find_base_url(environ)
@@ -82,7 +99,7 @@ def build_provider(
     context = ProviderFactoryContext(
         component=component,
         base_url=url,
-        api_key=api_key or settings.api_key or component.find_api_key(environ),
+        api_key=api_key or (settings.api_key or "").strip() or component.find_api_key(environ),
         info=info if info is not None else find_model_info(name, model),
         limits=limits or Limits(),
         environ=environ,

@@ -19,6 +19,7 @@ from mainstay.sandbox.selection import create_sandbox, list_automatic, select_co
 
 TEST_COMMAND_S = 15.0  # timeout of the test command
 TEST_COMMAND_SLOW_S = 2.0
+_AUTO_ADVICE = "mainstay config set sandbox.kind auto"
 
 
 def check_sandbox(kind: str, options: SandboxOptions | None, context: SandboxCheckContext) -> CheckFinding:
@@ -29,7 +30,7 @@ def check_sandbox(kind: str, options: SandboxOptions | None, context: SandboxChe
         if kind == AUTO_SANDBOX:
             return _explain_choice(component, found, context)
     except ConfigError as error:
-        return CheckFinding("Sandbox", "FAIL", str(error), "mainstay config set sandbox.kind auto")
+        return CheckFinding("Sandbox", "FAIL", str(error), error.fix or _AUTO_ADVICE)
     if found.verdict == "FAIL" and component.name in (candidate.name for candidate in list_automatic()):
         return msgspec.structs.replace(found, fix=f"{found.fix}, or set sandbox.kind to auto")
     return found
@@ -78,6 +79,10 @@ async def run_test_command(kind: str, options: SandboxOptions | None) -> CheckFi
         except SandboxUnusable as error:
             fix = "see sandbox in `mainstay config show`"
             return CheckFinding("Sandbox", "FAIL", f"no command can run: {error}", fix)
+        except ConfigError as error:
+            return CheckFinding("Sandbox", "FAIL", str(error), error.fix or _AUTO_ADVICE)
+        except Exception as error:  # a bug in the sandbox's code, which may come with another distribution
+            return CheckFinding("Sandbox", "FAIL", str(select_component(kind).describe_bug(error)), _AUTO_ADVICE)
         took_s = time.monotonic() - began
     if done.exit_code != 0 or done.stdout != b"well":
         reason = done.stderr.decode(errors="replace").strip() or f"it ended with exit code {done.exit_code}"

@@ -11,8 +11,8 @@ from starlette.routing import BaseRoute, Mount, Route, Router, WebSocketRoute
 
 from mainstay.core.asgi import ASGIApp, AsgiMessage, Receive, Scope, Send
 from mainstay.core.errors import MainstayError
-from mainstay.gateway.gateway import Gateway
-from mainstay.operations.entry import OperationEntry
+from mainstay.gateway.operation_gateway import OperationGateway
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import entries_for
 from mainstay.server.authentication import CALLER_KEY, EXIT_STACK_KEY, STATE_KEY, is_configured_origin
 from mainstay.server.error_reporting import describe_request, report_bug, report_error
@@ -178,7 +178,7 @@ def _problem_from_http_exception(error: HTTPException) -> Problem:
 
 
 def create_app(
-    gateway: Gateway,
+    gateway: OperationGateway,
     settings: HttpSettings,
     *,
     mounts: Mapping[str, ASGIApp] | None = None,

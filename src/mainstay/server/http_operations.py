@@ -15,10 +15,10 @@ from mainstay.core.events import Event
 from mainstay.core.outcome import Reply
 from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.caller import Caller
-from mainstay.operations.entry import OperationEntry
 from mainstay.operations.event_feed import EventStream
 from mainstay.operations.execute import execute, open_stream
 from mainstay.operations.operation import SEQUENCE_MAX, Operation
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.turns import Accepted, Prompt, ReadEvents, Steer
 from mainstay.server.authentication import authenticate_request, get_state
 from mainstay.server.http_request import check_content_type, decode_body, decode_segment, get_header, read_body

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from mainstay.gateway.api_rate_limiter import ApiRateLimiter
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.server.rejection_log import RejectionLog
 
 log = logging.getLogger("mainstay.http")
@@ -58,7 +58,7 @@ class OpenStream(Protocol):
 class HttpServerState:
     """Shared state of one HTTP server."""
 
-    def __init__(self, gateway: Gateway, settings: HttpSettings) -> None:
+    def __init__(self, gateway: OperationGateway, settings: HttpSettings) -> None:
         self.gateway = gateway
         self.settings = settings
         self.rate_limiter = ApiRateLimiter()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -33,9 +33,8 @@ from mainstay.core.ports import SessionInfo
 from mainstay.core.tool_arguments import parse_arguments
 from mainstay.core.tools import BadArguments
 from mainstay.operations import memory, sessions, turns
-from mainstay.operations.client import OperationClient
-from mainstay.operations.execute import find_entry
-from mainstay.operations.operation import Operation
+from mainstay.operations.client_protocol import OperationClient
+from mainstay.server.mcp_operations import McpOperations
 from mainstay.server.mcp_tools import (
     MCP_TOOLS,
     AbortToolArguments,
@@ -54,7 +53,6 @@ from mainstay.server.mcp_tools import (
 )
 from mainstay.server.mcp_turns import EndedTurn, McpTurns, OnProgress
 
-R = TypeVar("R")
 McpContext = ServerRequestContext[Any]
 
 REQUESTS_MAX = 64  # running at a time
@@ -82,6 +80,7 @@ class McpServer:
 
     def __init__(self, client: McpHomeClient) -> None:
         self._client = client
+        self._operations = McpOperations(client)
         self.turns = McpTurns(client)
         self.running_requests = 0  # running
         self.server: Server[Any] = Server(
@@ -128,24 +127,20 @@ class McpServer:
                 ended = await self.turns.run(session or self._client.new_session(), prompt, on_progress)
                 return self._format_run_result(ended)
             case SteerToolArguments(session=session, text=text):
-                await self._execute(turns.Steer(session=session, text=text))
+                await self._operations.execute(turns.Steer(session=session, text=text))
                 return _build_result(SteerToolResult(session), f"Added to {session}.")
             case AbortToolArguments(session=session):
                 try:
-                    aborted = (await self._execute(turns.Abort(session=session))).aborted
+                    aborted = (await self._operations.execute(turns.Abort(session=session))).aborted
                 except SessionUnknown:
                     aborted = False
                 text = "The turn was aborted." if aborted else "Nothing was running."
                 return _build_result(AbortToolResult(session, aborted), text)
             case MemorySearchToolArguments(query=query, k=k):
-                return _format_hits((await self._execute(memory.SearchMemory(q=query, k=k))).hits)
+                return _format_hits((await self._operations.execute(memory.SearchMemory(q=query, k=k))).hits)
             case SessionsToolArguments(limit=limit):
-                return _format_sessions(await self._execute(sessions.ListSessions(limit=limit)))
+                return _format_sessions(await self._operations.execute(sessions.ListSessions(limit=limit)))
         raise AssertionError(f"{type(arguments).__name__} has no implementation")
-
-    async def _execute(self, operation: Operation[R]) -> R:
-        assert "mcp" in find_entry(type(operation)).interfaces, f"{type(operation).__name__} is not offered over MCP"
-        return await self._client.execute(operation)
 
     def _format_run_result(self, ended: EndedTurn) -> CallToolResult:
         text = _outcome_text(ended.outcome, ended.text)

@@ -50,7 +50,7 @@ class RunToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     approval: Annotated[
         ApprovalSummary | None,
-        Meta(description="What the turn waits for. Only the owner answers, with `mainstay approvals`."),
+        Meta(description="What the turn waits for. Only the owner answers, with `mainstay approval`."),
     ] = None
 
 

@@ -27,8 +27,9 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import parts_text
 from mainstay.core.outcome import Outcome, Paused
-from mainstay.operations.client import OperationClient
+from mainstay.operations.client_protocol import OperationClient
 from mainstay.operations.turns import Abort, Prompt
+from mainstay.server.mcp_operations import McpOperations
 
 log = logging.getLogger("mainstay.server")
 
@@ -57,7 +58,7 @@ class McpTurns:
 
     def __init__(self, client: OperationClient) -> None:
         self.stopping = False
-        self._client = client
+        self._operations = McpOperations(client)
         self._follow_tasks: set[asyncio.Task[object]] = set()
         self._abort_tasks: set[asyncio.Task[object]] = set()
 
@@ -65,7 +66,7 @@ class McpTurns:
         """Run a turn and return its result. `on_progress` gets the text meanwhile. Cancelling this aborts the turn,
         now or as soon as it starts."""
         turn = _McpTurn(self, session, prompt)
-        task = _start_task(self._follow_tasks, turn.follow(self._client))
+        task = _start_task(self._follow_tasks, turn.follow(self._operations))
         try:
             while not task.done():
                 await asyncio.wait((task,), timeout=PROGRESS_S)
@@ -91,7 +92,7 @@ class McpTurns:
 
     async def _abort(self, session: str) -> None:
         try:
-            await self._client.execute(Abort(session=session))
+            await self._operations.execute(Abort(session=session))
         except MainstayError as error:
             log.warning("cannot abort the turn of %s: %s", session, error)
 

@@ -12,7 +12,7 @@ from mainstay import __version__
 from mainstay.agent.gc_tuning import tune_interpreter
 from mainstay.config.schema_gateway import ServerSettings
 from mainstay.core.errors import ConfigError
-from mainstay.core.futures import AnyFuture
+from mainstay.core.future_types import AnyFuture
 from mainstay.gateway.service import GatewayService
 
 if TYPE_CHECKING:

@@ -85,6 +85,8 @@ def _has_field(codec: OperationCodec, field: str) -> bool:
 
 
 def _describe_result(codec: OperationCodec, schemas: SchemasByType) -> dict[str, object]:
+    if codec.entry.is_stream_only:
+        return {"description": codec.entry.summary, "content": {SSE_CONTENT_TYPE: {"schema": {"type": "string"}}}}
     if codec.route.status == 204 or codec.entry.public_type is type(None):
         return {"description": "Done"}
     content: dict[str, object] = {"application/json": {"schema": schemas[codec.entry.public_type]}}
@@ -110,7 +112,7 @@ def _query_parameters(codec: OperationCodec) -> list[dict[str, object]]:
 
 
 def _resume_parameters(codec: OperationCodec) -> list[dict[str, object]]:
-    if codec.entry.stream is None:
+    if codec.entry.stream is None or codec.entry.is_stream_only:
         return []
     shape = {"type": "integer", "minimum": 0, "maximum": SEQUENCE_MAX}
     return [{"name": "Last-Event-ID", "in": "header", "required": False, "schema": shape}]

@@ -87,7 +87,7 @@ def encode_problem(problem: Problem) -> tuple[int, list[tuple[bytes, bytes]], by
 
 
 def trace_headers(problem: Problem | None, trace: str = "") -> list[tuple[bytes, bytes]]:
-    """Return the header with the trace id, under which logs, traces and `mainstay errors` have the request."""
+    """Return the header with the trace id, under which logs, traces and `mainstay error` have the request."""
     trace = problem.location.trace if problem is not None and problem.location is not None else trace
     return [(TRACE_HEADER, trace.encode())] if trace else []
 

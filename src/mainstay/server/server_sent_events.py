@@ -15,6 +15,7 @@ import msgspec
 from mainstay.core.asgi import Receive, Send
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import ApprovalAsked, Event, TurnEnded
+from mainstay.core.surrogates import replace_surrogates_in
 from mainstay.operations.caller import Caller
 from mainstay.server.authentication import is_still_authorised
 from mainstay.server.error_reporting import report_error
@@ -57,18 +58,7 @@ def encode_event(event: Event) -> bytes:
     try:
         return _encoder.encode(event)
     except UnicodeEncodeError:
-        return _encoder.encode(_replace_surrogates(msgspec.to_builtins(event)))
-
-
-def _replace_surrogates(value: object) -> object:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case dict():
-            return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_replace_surrogates(item) for item in value]
-    return value
+        return _encoder.encode(replace_surrogates_in(msgspec.to_builtins(event)))
 
 
 class EventStreamResponse:

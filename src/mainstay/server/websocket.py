@@ -15,7 +15,7 @@ from starlette.requests import HTTPConnection
 
 from mainstay.core.asgi import AsgiMessage, Receive, Scope, Send
 from mainstay.core.errors import MainstayError
-from mainstay.operations import turns
+from mainstay.operations import sessions, turns
 from mainstay.operations.caller import Caller
 from mainstay.operations.event_feed import EventStream
 from mainstay.operations.execute import execute, open_stream
@@ -212,8 +212,7 @@ class WebSocketConnection:
                 result = await execute(caller, turns.Abort(session=session))
                 return CommandDone(do="abort", session=session, aborted=result.aborted)
             case FollowCommand(after=after):
-                caller.require_access("chat")
-                await caller.find_session(session)
+                await execute(caller, sessions.GetSession(session=session))  # before the stream that runs now is ended
                 await self._stop_following(session)
                 self._check_stream_limit()
                 self._start_following(

@@ -5,7 +5,9 @@ The first two are part of the fixed section, so they change only when a skill do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,9 +15,7 @@ from mainstay.core.memory_tiers import CONTEXT_ORIGIN, format_origin
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
 from mainstay.io.path_resolver import shorten_for_message
-from mainstay.skills.allowed_tools import parse_allowed_tools
 from mainstay.skills.frontmatter import SkillRefused
-from mainstay.skills.keyword_matcher import KeywordMatcher, find_requested_skills
 from mainstay.skills.registry import AvailableSkill, SkillRegistry
 from mainstay.skills.renderer import (
     BYTES_PER_TOKEN,
@@ -25,7 +25,10 @@ from mainstay.skills.renderer import (
     to_line,
     truncate_body,
 )
-from mainstay.skills.tree_hashes import HashBudget, SkillUnverified
+from mainstay.skills.tree_hash_cache import HashBudget, SkillUnverified
+
+if TYPE_CHECKING:
+    from mainstay.skills.keyword_matcher import KeywordMatcher
 
 CATALOGUE_TOKENS_MAX = 1_500
 BODY_TOKENS_MAX = 8_000
@@ -34,6 +37,7 @@ AUTO_SIZE_FACTOR = 4  # size limit of all automatic skills together, as a multip
 TOOL_NAME, BY_NAME = "skill", "call_tool"
 COUNT_LINE_BYTES = 80  # reserved for the line that counts the skills not listed
 _CACHE_MAX = 256
+_REQUEST_WORD = re.compile("skill", re.IGNORECASE)  # in every request for a skill by name
 _ORIGIN_PREFIX = f"{CONTEXT_ORIGIN}:skill:"
 # of descriptions, in characters: the first at which all of them fit is used
 _DESCRIPTION_WIDTHS = (1024, 500, 250, 120)
@@ -53,7 +57,7 @@ class _SkillSections(msgspec.Struct, frozen=True):
     fixed: str
     sub_agent: str
     untrusted: tuple[str, ...]
-    keywords: KeywordMatcher
+    keywords: KeywordMatcher | None  # None: no skill has keywords
 
 
 class SkillContributor:
@@ -103,9 +107,13 @@ class SkillContributor:
 
     def turn_notes(self, session: str, prompt: str) -> tuple[Text, ...]:
         standing = self._get_sections(session)
+        if standing.keywords is None and _REQUEST_WORD.search(prompt) is None:
+            return ()
+        from mainstay.skills.keyword_matcher import find_requested_skills  # only needed if a skill may be meant
+
         by_name = standing.by_name
         requested = find_requested_skills(prompt, by_name)
-        triggered = standing.keywords.match(prompt).difference(requested)
+        triggered = set(standing.keywords.match(prompt) if standing.keywords is not None else ()).difference(requested)
         if not requested and not triggered:
             return ()
         budget = HashBudget()
@@ -162,6 +170,10 @@ class SkillContributor:
         restart changes the rules. Automatic skills restrict nothing: they would restrict every turn of the workspace.
         """
         tools_by_skill = dict(parse_skill_header(head) for head in headers)
+        if not any(tools_by_skill.values()):
+            return ()
+        from mainstay.skills.allowed_tools import parse_allowed_tools  # few skills have any
+
         return tuple((name, parse_allowed_tools(tools)) for name, tools in tools_by_skill.items() if tools)
 
     # --- the fixed section -----------------------------------------------------------------------
@@ -176,9 +188,7 @@ class SkillContributor:
         return cached
 
     def _build_sections(self, skills: tuple[AvailableSkill, ...]) -> _SkillSections:
-        keywords = KeywordMatcher(
-            {entry.skill.name: entry.skill.keywords for entry in skills if entry.skill.trigger == "keyword"}
-        )
+        keywords = _build_matcher(skills)
         automatic: list[tuple[AvailableSkill, str]] = []
         rest: list[AvailableSkill] = []
         left = self._body_bytes * AUTO_SIZE_FACTOR
@@ -213,6 +223,15 @@ class SkillContributor:
             current.skill.description, untrusted=current.untrusted
         )
         return current, head + text
+
+
+def _build_matcher(skills: Sequence[AvailableSkill]) -> KeywordMatcher | None:
+    keywords = {entry.skill.name: entry.skill.keywords for entry in skills if entry.skill.trigger == "keyword"}
+    if not keywords:
+        return None
+    from mainstay.skills.keyword_matcher import KeywordMatcher
+
+    return KeywordMatcher(keywords)
 
 
 def _render_catalogue(skills: Sequence[AvailableSkill], bytes_max: int) -> tuple[str, list[AvailableSkill]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 
 import msgspec
@@ -181,3 +182,8 @@ def _quote_values(header: str) -> str:
             text = text[1:-1]
         output.append(f"{field[1]}: {msgspec.json.encode(text).decode()}")
     return "\n".join(output)
+
+
+def normalise_name(name: str) -> str:
+    """Return the normalised form of a name, for comparison."""
+    return unicodedata.normalize("NFKC", name.strip()).casefold()

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.package_folder import compute_digest, compute_pin, iter_file_digests
+from mainstay.io.package_installer import compute_digest, compute_pin, iter_file_digests
 from mainstay.skills.frontmatter import SkillRefused, parse_lenient, read_skill_file
 from mainstay.skills.lock_file import SkillLockEntry, check_skill_name, locked_state, read_lock
 from mainstay.skills.security_scan import SkillFinding, is_script, scan_skill

@@ -2,30 +2,30 @@
 
 A skill without a lock entry counts as written by the owner. So the lock is written before a skill is moved in, and
 after one was moved out: a process that is killed at any moment leaves a skill that is not used, never one that is
-trusted by mistake. The next command finishes the interrupted one (io/packages).
+trusted by mistake. The next command finishes the interrupted one (io/package_folder).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.archives import ArchiveRefused, unpack
-from mainstay.io.package_folder import (
+from mainstay.io.package_installer import (
     NEW_PREFIX,
     OLD_PREFIX,
+    change_packages,
     compute_digest,
     compute_pin,
-    lock_package_folder,
-    staging_folder,
+    move_in,
+    move_out,
     sync_folder,
     sync_tree,
+    unpack_package,
 )
 from mainstay.skills.frontmatter import SkillRefused
 from mainstay.skills.install_plan import (
@@ -36,6 +36,7 @@ from mainstay.skills.install_plan import (
     short_digests,
 )
 from mainstay.skills.lock_file import (
+    SKILL_PACKAGES,
     SkillLockEntry,
     check_skill_name,
     is_skill_name,
@@ -65,7 +66,6 @@ __all__ = [
 
 AGENT_SOURCE = "an agent that worked here"
 
-ITEM_KIND = "a skill"
 STORED_FINDINGS_MAX = 20
 
 LockEntries = dict[str, SkillLockEntry]
@@ -86,7 +86,7 @@ def install_skills(
         if new.dangers and not force:
             danger = new.dangers[0]
             raise ConfigError(f"{new.name} looks dangerous: {danger}; review it, then install it with --force")
-    with _lock_folder(skills_folder), _staging_folder(skills_folder) as staging:
+    with change_packages(skills_folder, SKILL_PACKAGES) as staging:
         entries = read_unresolved_lock(skills_folder)
         for new in plans:
             if new.name not in entries:
@@ -116,11 +116,7 @@ def _check_not_present(name: str, skills_folder: Path, entries: dict[str, SkillL
 def _stage_copy(name: str, folder: Path, digest: str, staging: Path) -> Path:
     """Copy a skill next to its target, sync it to disk, and check that it has the digest that was reviewed."""
     root = staging / f"{NEW_PREFIX}{name}"
-    root.mkdir(mode=0o755)
-    try:
-        unpack(folder, root, ARCHIVE_LIMITS)
-    except ArchiveRefused as error:
-        raise ConfigError(f"{name} cannot be installed: {error}") from None
+    unpack_package(folder, root, ARCHIVE_LIMITS, shown_as=name, excluded_names=frozenset())
     if compute_digest(root) != digest:
         raise _changed_since_shown_error(name)
     sync_tree(root)
@@ -149,39 +145,16 @@ def _move_into_place(skills_folder: Path, names: Sequence[str], staging: Path, l
         write_lock(skills_folder, locks[1])
         for name in names:
             begun.append(name)
-            _move_in(skills_folder / name, staging)
+            move_in(staging / f"{NEW_PREFIX}{name}", skills_folder / name, staging)
         sync_folder(skills_folder)
         for lock in locks[2:]:
             write_lock(skills_folder, lock)
     except BaseException:
         write_lock(skills_folder, locks[1])
         for name in reversed(begun):
-            _move_out(skills_folder / name, staging)
+            move_out(staging / f"{NEW_PREFIX}{name}", skills_folder / name, staging)
         write_lock(skills_folder, locks[0])
         raise
-
-
-def _move_in(target: Path, staging: Path) -> None:
-    if os.path.lexists(target):
-        os.rename(target, staging / f"{OLD_PREFIX}{target.name}")
-    os.rename(staging / f"{NEW_PREFIX}{target.name}", target)
-
-
-def _write_or_restore_lock(skills_folder: Path, lock: LockEntries, old_lock: LockEntries) -> None:
-    """Write the lock; on failure restore the old one, even if only the sync to disk failed."""
-    try:
-        write_lock(skills_folder, lock)
-    except BaseException:
-        write_lock(skills_folder, old_lock)
-        raise
-
-
-def _move_out(target: Path, staging: Path) -> None:
-    new, old = staging / f"{NEW_PREFIX}{target.name}", staging / f"{OLD_PREFIX}{target.name}"
-    if not os.path.lexists(new) and os.path.lexists(target):
-        os.rename(target, new)
-    if os.path.lexists(old):
-        os.rename(old, target)
 
 
 # --- approval and trust --------------------------------------------------------------------------
@@ -200,14 +173,14 @@ def approve_changes(approved: SkillInstallPlan, skills_folder: Path, *, trusted:
 
     Raises ConfigError if the files have changed since.
     """
-    with _lock_folder(skills_folder), _staging_folder(skills_folder):
+    with change_packages(skills_folder, SKILL_PACKAGES):
         entries = read_unresolved_lock(skills_folder)
         if approved.name not in entries:
             raise _unknown_skill_error(approved.name, skills_folder)
         if compute_pin(skills_folder / approved.name) != approved.digest:
             raise _changed_since_shown_error(approved.name)
         entry = _build_entry(skills_folder / approved.name, approved, trusted)
-        _write_or_restore_lock(skills_folder, {**entries, approved.name: entry}, entries)
+        write_lock(skills_folder, {**entries, approved.name: entry})
         return entry
 
 
@@ -217,7 +190,7 @@ def trust_skill(name: str, skills_folder: Path, shown_digest: str) -> SkillLockE
     Raises ConfigError if its files are not those installed, or not those shown to the owner (`shown_digest`).
     """
     _load_trustable(name, skills_folder)
-    with _lock_folder(skills_folder), _staging_folder(skills_folder):
+    with change_packages(skills_folder, SKILL_PACKAGES):
         entry = _load_trustable(name, skills_folder)
         if (digest := compute_pin(skills_folder / name)) != entry.digest:
             raise _files_changed_error(name)
@@ -229,7 +202,7 @@ def trust_skill(name: str, skills_folder: Path, shown_digest: str) -> SkillLockE
 def distrust_skill(name: str, skills_folder: Path) -> SkillLockEntry:
     """Treat a skill's text as untrusted again, even if its files have changed. Raises ConfigError if not installed."""
     _load_trustable(name, skills_folder)
-    with _lock_folder(skills_folder), _staging_folder(skills_folder):
+    with change_packages(skills_folder, SKILL_PACKAGES):
         return _set_trusted(_load_trustable(name, skills_folder), skills_folder, False)
 
 
@@ -243,7 +216,7 @@ def _load_trustable(name: str, skills_folder: Path) -> SkillLockEntry:
 def _set_trusted(old_entry: SkillLockEntry, skills_folder: Path, trusted: bool) -> SkillLockEntry:
     entry = msgspec.structs.replace(old_entry, trusted=trusted)
     entries = read_unresolved_lock(skills_folder)
-    _write_or_restore_lock(skills_folder, {**entries, entry.name: entry}, entries)
+    write_lock(skills_folder, {**entries, entry.name: entry})
     return entry
 
 
@@ -255,7 +228,7 @@ def trust_agent_written(name: str, skills_folder: Path, shown_digest: str) -> Sk
     check_skill_name(name)
     if not os.path.lexists(skills_folder / name):
         raise _unknown_skill_error(name, skills_folder)
-    with _lock_folder(skills_folder), _staging_folder(skills_folder):
+    with change_packages(skills_folder, SKILL_PACKAGES):
         entries = read_unresolved_lock(skills_folder)
         if not shown_digest or compute_pin(skills_folder / name) != shown_digest:
             raise _changed_since_shown_error(name)
@@ -267,7 +240,7 @@ def trust_agent_written(name: str, skills_folder: Path, shown_digest: str) -> Sk
             trusted=True,
             files=short_digests(skills_folder / name),
         )
-        _write_or_restore_lock(skills_folder, {**entries, name: entry}, entries)
+        write_lock(skills_folder, {**entries, name: entry})
         return entry
 
 
@@ -277,16 +250,14 @@ def remove_skill(name: str, skills_folder: Path) -> SkillLockEntry | None:
     place = skills_folder / name
     if not os.path.lexists(place) and name not in read_unresolved_lock(skills_folder):
         raise _unknown_skill_error(name, skills_folder)
-    with _lock_folder(skills_folder), _staging_folder(skills_folder) as staging:
+    with change_packages(skills_folder, SKILL_PACKAGES) as staging:
         entries = read_unresolved_lock(skills_folder)
         try:
             if os.path.lexists(place):  # moved out first: without an entry it would count as the owner's own
                 os.rename(place, staging / f"{OLD_PREFIX}{name}")
                 sync_folder(skills_folder)
             if name in entries:
-                _write_or_restore_lock(
-                    skills_folder, {other: entry for other, entry in entries.items() if other != name}, entries
-                )
+                write_lock(skills_folder, {other: entry for other, entry in entries.items() if other != name})
         except BaseException:
             if os.path.lexists(old := staging / f"{OLD_PREFIX}{name}"):
                 os.rename(old, place)
@@ -309,7 +280,7 @@ def copy_skill(
     digest = compute_digest(folder)
     if source_entry is not None and source_entry.digest and digest != source_entry.digest:
         raise _files_changed_error(name)
-    with _lock_folder(target), _staging_folder(target) as staging:
+    with change_packages(target, SKILL_PACKAGES) as staging:
         entries = read_unresolved_lock(target)
         _check_not_present(name, target, entries, force=force)
         root = _stage_copy(name, folder, digest, staging)
@@ -329,7 +300,7 @@ def copy_skill(
 def link_skill(name: str, source: Path, target: Path, *, force: bool = False) -> SkillLockEntry:
     """Link a skill's real folder into another skills folder: edits take effect in both. Raises ConfigError."""
     folder = _find_source_folder(name, source, target)
-    with _lock_folder(target), _staging_folder(target) as staging:
+    with change_packages(target, SKILL_PACKAGES) as staging:
         entries = read_unresolved_lock(target)
         _check_not_present(name, target, entries, force=force)
         os.symlink(folder, staging / f"{NEW_PREFIX}{name}")
@@ -385,11 +356,3 @@ def _changed_since_shown_error(name: str) -> ConfigError:
 
 def _now_iso() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _lock_folder(skills_folder: Path) -> AbstractContextManager[None]:
-    return lock_package_folder(skills_folder, ITEM_KIND)
-
-
-def _staging_folder(skills_folder: Path) -> AbstractContextManager[Path]:
-    return staging_folder(skills_folder, lambda name: locked_state(skills_folder, name))

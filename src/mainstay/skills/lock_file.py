@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.io import package_folder
-from mainstay.io.package_folder import LOCK_FILE, compute_digest, read_lock_file, write_lock_file
+from mainstay.io import package_installer
+from mainstay.io.package_installer import PackageKind, compute_digest, read_lock_file, write_lock_file
 from mainstay.trust.guards.line_escaping import one_line
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "write_lock",
 ]
 
-LOCK_BYTES_MAX = 8 * 1024 * 1024
 NAME_CHARS_MAX = 64
 NAME_BYTES_MAX = 200  # file systems allow 255, and prefixes are added
 UNREADABLE_DIGEST = "unreadable"  # matches no hash
@@ -50,9 +50,15 @@ class SkillLockEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, str] = {}  # path: start of its hash, to report which files changed; `digest` alone decides
 
 
-class _SkillLockFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SkillLockFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skills: tuple[SkillLockEntry, ...] = ()
-    format: int = 1
+    format: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        if invalid := [entry.name for entry in self.skills if not _is_valid_entry(entry)]:
+            raise ValueError(
+                f"{one_line(invalid[0])} cannot be pinned: it needs a valid name, and either a hash or a link"
+            )
 
 
 def read_lock(skills_folder: Path) -> dict[str, SkillLockEntry]:
@@ -65,22 +71,7 @@ def read_lock(skills_folder: Path) -> dict[str, SkillLockEntry]:
 
 def read_unresolved_lock(skills_folder: Path) -> dict[str, SkillLockEntry]:
     """Return entries by name as stored: links without their target's digest and trust. Raises ConfigError."""
-    data = read_lock_file(skills_folder, LOCK_BYTES_MAX)
-    if data is None:
-        return {}
-    try:
-        lock = msgspec.json.decode(data, type=_SkillLockFile)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        lock = None
-    is_sound = (
-        lock is not None and lock.format == 1 and len(data) <= LOCK_BYTES_MAX and all(map(_is_valid_entry, lock.skills))
-    )
-    if lock is None or not is_sound:
-        path = one_line(str(skills_folder / LOCK_FILE))
-        # If only the lock were deleted, all skills in the folder would count as the owner's own.
-        remedy = "move the skills that were installed away with it, and install them again"
-        raise ConfigError(f"{path} is damaged, or of a newer release; {remedy}")
-    return {entry.name: entry for entry in lock.skills}
+    return {entry.name: entry for entry in read_lock_file(skills_folder, SKILL_PACKAGES).skills}
 
 
 def _is_valid_entry(entry: SkillLockEntry) -> bool:
@@ -116,30 +107,35 @@ def write_lock(skills_folder: Path, entries_by_name: dict[str, SkillLockEntry]) 
         msgspec.structs.replace(entry, digest="", trusted=False, findings=(), files={}) if entry.link else entry
         for entry in entries
     )
-    if invalid := [entry.name for entry in stored if not _is_valid_entry(entry)]:
-        raise ConfigError(
-            f"{one_line(invalid[0])} cannot be pinned: it needs a valid name, and either a hash or a link"
-        )
     try:
-        data = msgspec.json.format(msgspec.json.encode(_SkillLockFile(stored)), indent=2) + b"\n"
-    except UnicodeEncodeError as error:
-        raise ConfigError(f"{one_line(str(error.object))[:200]} is not UTF-8 and cannot be locked; rename it") from None
-    if len(data) > LOCK_BYTES_MAX:
-        raise ConfigError(f"too many skills are installed in {one_line(str(skills_folder))}; remove some")
-    write_lock_file(skills_folder, data)
+        lock = SkillLockFile(stored)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    write_lock_file(skills_folder, SKILL_PACKAGES, lock)
 
 
 def recover_interrupted(skills_folder: Path) -> bool:
     """Finish a command that was killed half-way; return True if a locked skill had to be moved to its place."""
-    return package_folder.recover_interrupted(skills_folder, "a skill", lambda name: locked_state(skills_folder, name))
+    return package_installer.recover_interrupted(skills_folder, SKILL_PACKAGES)
+
+
+def _list_pins(lock: SkillLockFile) -> dict[str, str]:
+    return {entry.name: f"link:{entry.link}" if entry.link else entry.digest for entry in lock.skills}
 
 
 def locked_state(skills_folder: Path, name: str) -> str:
-    """Return the expected state in the form of io.packages: a digest, `link:` and its target, or "" without entry."""
-    entry = read_unresolved_lock(skills_folder).get(name)
-    if entry is None:
-        return ""
-    return f"link:{entry.link}" if entry.link else entry.digest
+    """Return the expected state as `compute_pin` has it: a digest, `link:` and its target, or "" without entry."""
+    return _list_pins(read_lock_file(skills_folder, SKILL_PACKAGES)).get(name, "")
+
+
+SKILL_PACKAGES = PackageKind(
+    noun="skill",
+    lock_type=SkillLockFile,
+    lock_bytes_max=8 * 1024 * 1024,
+    # If only the lock were deleted, all skills in the folder would count as the owner's own.
+    damage_remedy="move the skills that were installed away with it, and install them again",
+    list_pins=_list_pins,
+)
 
 
 def is_skill_name(name: str) -> bool:

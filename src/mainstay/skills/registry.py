@@ -12,7 +12,7 @@ import msgspec
 
 from mainstay.core.memory_tiers import is_untrusted
 from mainstay.io.path_resolver import shorten_for_message
-from mainstay.skills.frontmatter import SkillRefused
+from mainstay.skills.frontmatter import SkillRefused, normalise_name
 from mainstay.skills.scope_folder import (
     AvailableSkill,
     FileOrigin,
@@ -22,8 +22,7 @@ from mainstay.skills.scope_folder import (
     SkillTrustRules,
     list_skill_files,
 )
-from mainstay.skills.skill import normalise_name
-from mainstay.skills.tree_hashes import HashBudget, TreeHashCache
+from mainstay.skills.tree_hash_cache import HashBudget, TreeHashCache
 
 __all__ = ["AvailableSkill", "SkillRegistry", "SkillScope"]
 

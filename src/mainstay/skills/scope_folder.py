@@ -13,16 +13,15 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.memory_tiers import is_untrusted
 from mainstay.io.path_resolver import is_inside, shorten_for_message
-from mainstay.skills.frontmatter import SKILL_FILE_NAMES, SkillRefused
-from mainstay.skills.lock_file import SkillLockEntry, read_lock
-from mainstay.skills.skill import Skill, normalise_name, read_skill
-from mainstay.skills.tree_hashes import (
+from mainstay.skills.frontmatter import SKILL_FILE_NAMES, SkillRefused, normalise_name
+from mainstay.skills.tree_hash_cache import (
     HashBudget,
     SkillUnverified,
     TreeFingerprint,
@@ -30,6 +29,10 @@ from mainstay.skills.tree_hashes import (
     is_settled,
     stat_fingerprint,
 )
+
+if TYPE_CHECKING:  # loaded with the first skill
+    from mainstay.skills.lock_file import SkillLockEntry
+    from mainstay.skills.skill import Skill
 
 SKILLS_MAX = 1_000  # of one scope
 ENTRIES_MAX = 10_000  # of a scope's folder
@@ -200,6 +203,8 @@ class SkillScopeFolder:
             return {}
         before, entries = self._lock_cache
         if before != mark or any(entry.link for entry in entries.values()):
+            from mainstay.skills.lock_file import read_lock  # only needed for installed skills
+
             entries = {normalise_name(name): entry for name, entry in read_lock(Path(self.scope.folder)).items()}
             self._lock_cache = mark, entries
         return entries
@@ -268,6 +273,8 @@ class SkillScopeFolder:
         self, name: str, is_link: bool, lock_entry: SkillLockEntry | None, get_digest: Callable[[str, str], str]
     ) -> tuple[AvailableSkill | None, str]:
         """Read and verify one skill and its body; None if it is for another workspace. Raises SkillRefused."""
+        from mainstay.skills.skill import read_skill  # only needed if there is a skill
+
         place = os.path.join(self._folder, name)
         real = os.path.realpath(place)
         if is_link and (lock_entry is None or lock_entry.link != real):

@@ -16,7 +16,7 @@ import msgspec
 
 from mainstay.core.json_types import JsonMapping, ReadOnlyJson
 from mainstay.io.path_resolver import shorten_for_message
-from mainstay.skills.frontmatter import SkillRefused, parse_lenient, read_skill_file
+from mainstay.skills.frontmatter import SkillRefused, normalise_name, parse_lenient, read_skill_file
 from mainstay.skills.keyword_matcher import parse_keywords
 from mainstay.skills.validator import find_problems
 
@@ -73,11 +73,6 @@ def read_skill(folder: str) -> tuple[Skill, str]:
         warnings=tuple(warnings),
     )
     return skill, header.body
-
-
-def normalise_name(name: str) -> str:
-    """Return the normalised form of a name, for comparison."""
-    return unicodedata.normalize("NFKC", name.strip()).casefold()
 
 
 def _parse_name(fields: JsonMapping, folder_name: str) -> str:

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.io.archives import ArchiveLimits, ArchiveRefused, unpack
+from mainstay.io.archives import ArchiveLimits
 from mainstay.io.fetch import FetchResult, FetchRules, fetch
 from mainstay.io.http_response import FetchFailed
-from mainstay.io.package_folder import EXCLUDED_NAMES
+from mainstay.io.package_installer import unpack_package
 from mainstay.io.urls import AddressRefused, parse_url
 from mainstay.skills.frontmatter import SKILL_FILE_NAMES
 from mainstay.trust.guards.line_escaping import one_line
@@ -53,11 +53,11 @@ def open_source(location: str, archive: Path | None = None) -> Iterator[list[Unp
     with TemporaryDirectory(prefix="mainstay-skill-") as folder:
         source = archive if archive is not None else _resolve_path(location)
         root = Path(folder) / "new"
-        root.mkdir(mode=0o700)
         if _is_single_file(source):
-            _copy_single_file(source, root)
+            root.mkdir(mode=0o755)
+            (root / SKILL_FILE_NAMES[0]).write_bytes(source.read_bytes())
         else:
-            _unpack_source(source, root, location)
+            unpack_package(source, root, ARCHIVE_LIMITS, shown_as=location)
         skills = find_skills(root, location)
         if source.is_dir() and skills[0].folder == root:
             skills = [UnpackedSkill(root, source.name)]
@@ -71,23 +71,12 @@ def _resolve_path(location: str) -> Path:
     return path.absolute()
 
 
-def _unpack_source(source: Path, root: Path, location: str) -> None:
-    try:
-        unpack(source, root, ARCHIVE_LIMITS, excluded_names=EXCLUDED_NAMES)
-    except ArchiveRefused as error:
-        raise ConfigError(f"{one_line(location)} cannot be installed: {error}") from None
-
-
 def _is_single_file(source: Path) -> bool:
     """Return whether the source is a single SKILL.md, which a URL may give."""
     if not source.is_file() or source.stat().st_size > ARCHIVE_LIMITS.file_bytes_max:
         return False
     with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return file.read(8).removeprefix(b"\xef\xbb\xbf").startswith((b"---\n", b"---\r\n"))
-
-
-def _copy_single_file(source: Path, root: Path) -> None:
-    (root / SKILL_FILE_NAMES[0]).write_bytes(source.read_bytes())
 
 
 # --- selection -----------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.path_resolver import PathRefused, shorten_for_message, to_absolute_path
 from mainstay.io.paths import read_confined
 from mainstay.skills.frontmatter import SkillRefused
-from mainstay.skills.keyword_matcher import fold_case
 from mainstay.skills.registry import AvailableSkill, SkillRegistry
 from mainstay.skills.renderer import BYTES_PER_TOKEN, header_lines, render_skill, strip_hidden, to_line
 
@@ -114,6 +113,8 @@ class SkillTool:
         )
 
     def _search(self, query: str, context: ToolContext) -> str:
+        from mainstay.skills.keyword_matcher import fold_case
+
         skills = self._registry.skills(context.session)
         words = list(dict.fromkeys(fold_case(query).split()))[:QUERY_WORDS_MAX]
         ranked = sorted(
@@ -162,6 +163,8 @@ def _page_lines(text: str, first_line: int, size: int) -> tuple[str, str]:
 
 def _score_skill(available: AvailableSkill, words: list[str]) -> int:
     """Count the query's words in the skill; one in its name counts three times more."""
+    from mainstay.skills.keyword_matcher import fold_case
+
     name, text = (
         fold_case(available.skill.name),
         fold_case(f"{available.skill.description} {' '.join(available.skill.keywords)}"),

@@ -1,6 +1,6 @@
 """Test doubles (scripted provider, in-memory store, fake clock) and conformance suites for implementations of ports.
 
-from mainstay.testing import MemoryStore, ScriptedProvider, StoreSuite, VirtualClock, virtual_run
+from mainstay.testing import MemoryStore, ProviderSuite, ScriptedProvider, StoreSuite, VirtualClock, virtual_run
 """
 
 from mainstay.providers.scripted import Call as Call
@@ -15,6 +15,7 @@ from mainstay.testing.conversation_tier_suites import SummarySuite as SummarySui
 from mainstay.testing.knowledge_tier_suites import FactSuite as FactSuite
 from mainstay.testing.knowledge_tier_suites import MemorySuite as MemorySuite
 from mainstay.testing.knowledge_tier_suites import VectorSuite as VectorSuite
+from mainstay.testing.provider_suite import ProviderSuite as ProviderSuite
 from mainstay.testing.store_suite import StoreSuite as StoreSuite
 from mainstay.testing.virtual_time import CountingIds as CountingIds
 from mainstay.testing.virtual_time import VirtualClock as VirtualClock

@@ -270,6 +270,18 @@ class ChannelSendingSuite(ChannelSuiteBase):
             await expect_error(ChannelError, rig.channel.post(thread, "from beyond", key="k1"))
             assert not await rig.posted_messages(rig.room)
 
+    async def test_a_closed_channel_can_be_started_again(self, tmp_path: Path) -> None:
+        async with self.make(tmp_path) as rig:
+            await rig.channel.start(RecordingMessageHandler())
+            await rig.channel.close()
+            handler = RecordingMessageHandler()
+            await rig.channel.start(handler)
+            assert rig.channel.state == "connected"
+            thread = await start_thread(rig, handler)
+            await rig.channel.post(thread, "here I am again", key="k1")
+            await wait_for_post(rig, rig.room, "here I am again")
+            await rig.channel.close()
+
 
 class ChannelSuite(ChannelReceivingSuite, ChannelSendingSuite):
     """All tests of a channel; a subclass overrides `make`."""

@@ -4,7 +4,8 @@ class TestMySandbox(SandboxSuite):
     def make(self, folder: Path) -> Sandbox: ...
 
 Further suites: `SandboxLimitsSuite` for a sandbox with resource limits, `SandboxEscapeSuite` (sandbox_escape_suite) for
-one that confines commands, `SandboxDeletionSuite` (sandbox_deletion_suite) for one that protects files from deletion.
+one that confines commands, `SandboxDeletionSuite` (sandbox_file_deletion_suite) for one that protects
+files from deletion.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from mainstay.io.patch_applier import apply_patch_to_text
 from mainstay.io.patch_parser import FilePatch, PatchRefused, parse_patch, reverse_patch
 from mainstay.io.path_resolver import PathMissing
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 from mainstay.tools.text_encoding import PROBE_BYTES, decode_file, detect_encoding
-from mainstay.tools.tool_call_files import FILE_BYTES_MAX, FileChange, ToolCallFiles
+from mainstay.tools.tool_call_file_access import FILE_BYTES_MAX, FileChange, ToolCallFiles
 
 PATCH_BYTES_MAX = 4 * FILE_BYTES_MAX  # all files together: they stay in memory until the last one is written
 
@@ -67,8 +68,8 @@ class ApplyPatchTool(BuiltInTool):
         return await call_files.run_blocking(lambda: _describe_outcome(call_files, arguments.patch))
 
 
-def create_apply_patch_tool(file_access: SessionFileAccess) -> Tool:
-    return ApplyPatchTool(file_access)
+def build(dependencies: ToolDependencies) -> Tool:
+    return ApplyPatchTool(dependencies.file_access)
 
 
 def _list_changes(patch: FilePatch) -> list[FileChange]:

@@ -20,7 +20,8 @@ from mainstay.io.path_resolver import PathRefused, shorten_for_message
 from mainstay.io.paths import encode_folder_name
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
-from mainstay.tools.tool_call_files import build_on_written, build_removal_check, distrust_changed_files
+from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, distrust_changed_files
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -116,6 +117,12 @@ def create_bash_tool(
     file_access: SessionFileAccess, sandbox: Sandbox, labels: FileLabelStore, network: bool = False
 ) -> Tool:
     return BashTool(file_access, sandbox, labels, network)
+
+
+def build(dependencies: ToolDependencies) -> Tool:
+    assert dependencies.sandbox is not None
+    file_access = dependencies.file_access
+    return create_bash_tool(file_access, dependencies.sandbox, file_access.labels, dependencies.has_network)
 
 
 # --- shared with the process tool ----------------------------------------------------------------

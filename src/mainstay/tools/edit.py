@@ -10,8 +10,9 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations
 from mainstay.io.path_resolver import PathMissing
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 from mainstay.tools.text_encoding import DecodedText, decode_file
-from mainstay.tools.tool_call_files import FILE_BYTES_MAX, FileChange, ToolCallFiles
+from mainstay.tools.tool_call_file_access import FILE_BYTES_MAX, FileChange, ToolCallFiles
 
 POSITIONS_SHOWN_MAX = 10
 HINT_LINES_MAX = 5_000
@@ -57,8 +58,8 @@ class EditTool(BuiltInTool):
         return None
 
 
-def create_edit_tool(file_access: SessionFileAccess) -> Tool:
-    return EditTool(file_access)
+def build(dependencies: ToolDependencies) -> Tool:
+    return EditTool(dependencies.file_access)
 
 
 def _load_text(call_files: ToolCallFiles, path: str) -> tuple[DecodedText, str, str]:

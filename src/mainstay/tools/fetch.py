@@ -10,9 +10,9 @@ import msgspec
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.fetch import FetchResult, FetchRules, HostResolver, UrlFilter, decode_body, fetch
-from mainstay.io.html import convert_html
 from mainstay.io.urls import parse_url
 from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 
 PAGE_CHARS_MAX = 15_000
 CACHED_PAGES_MAX = 16
@@ -84,6 +84,12 @@ def create_fetch_tool(
     return FetchTool(rules or FetchRules(), allow, resolve, tls)
 
 
+def build(dependencies: ToolDependencies) -> Tool:
+    """Create the tool; redirect targets are checked against the policy like the requested URL."""
+    tool = create_fetch_tool(dependencies.fetch_rules, lambda url: not dependencies.is_url_denied(tool, url))
+    return tool
+
+
 def _to_cached_page(result: FetchResult) -> _CachedPage:
     head = result.url if result.status == 200 else f"{result.url} (HTTP {result.status})"
     if not _is_text(result):
@@ -91,6 +97,8 @@ def _to_cached_page(result: FetchResult) -> _CachedPage:
         raise ToolRefused(f"{head} is {kind}, {len(result.body)} bytes: only text and images are shown.")
     text = decode_body(result)
     if result.mime in ("text/html", "application/xhtml+xml") or _looks_like_html(text):
+        from mainstay.io.html import convert_html  # only needed for a page
+
         page = convert_html(text, result.url)
         head = f"{head}\n# {page.title}" if page.title else head
         text = page.text

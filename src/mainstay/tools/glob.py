@@ -9,7 +9,8 @@ from mainstay.io.file_walk import FileWalk
 from mainstay.io.globs import GlobRefused, compile_path_glob
 from mainstay.io.path_resolver import PathMissing
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
-from mainstay.tools.tool_call_files import ToolCallFiles
+from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.tool_call_file_access import ToolCallFiles
 
 PATHS_SHOWN_MAX = 100
 
@@ -33,8 +34,8 @@ class GlobTool(BuiltInTool):
         return await call_files.run_blocking(lambda: _find_files(call_files, arguments))
 
 
-def create_glob_tool(file_access: SessionFileAccess) -> Tool:
-    return GlobTool(file_access)
+def build(dependencies: ToolDependencies) -> Tool:
+    return GlobTool(dependencies.file_access)
 
 
 def _find_files(call_files: ToolCallFiles, arguments: _GlobArguments) -> str:

@@ -12,9 +12,10 @@ from mainstay.io.file_walk import FileWalk
 from mainstay.io.globs import GlobRefused, compile_path_glob
 from mainstay.io.path_resolver import PathMissing, PathRefused
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 from mainstay.tools.regex_search import LineMatches, LineSearcher, open_searcher
 from mainstay.tools.text_encoding import PROBE_BYTES, detect_encoding
-from mainstay.tools.tool_call_files import ToolCallFiles
+from mainstay.tools.tool_call_file_access import ToolCallFiles
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
@@ -52,8 +53,8 @@ class GrepTool(BuiltInTool):
         )
 
 
-def create_grep_tool(file_access: SessionFileAccess, seconds_max: float = SECONDS_MAX) -> Tool:
-    return GrepTool(file_access, seconds_max)
+def build(dependencies: ToolDependencies) -> Tool:
+    return GrepTool(dependencies.file_access)
 
 
 def _search_files(call_files: ToolCallFiles, arguments: _GrepArguments, deadline: float) -> str:

@@ -6,7 +6,8 @@ from mainstay.core.ports import Tool, ToolContext
 from mainstay.io.confined_files import FolderEntry
 from mainstay.io.path_resolver import PathMissing, shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments
-from mainstay.tools.tool_call_files import ToolCallFiles
+from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.tool_call_file_access import ToolCallFiles
 
 ENTRIES_SHOWN_MAX = 500
 
@@ -32,8 +33,8 @@ class LsTool(BuiltInTool):
         )
 
 
-def create_ls_tool(file_access: SessionFileAccess) -> Tool:
-    return LsTool(file_access)
+def build(dependencies: ToolDependencies) -> Tool:
+    return LsTool(dependencies.file_access)
 
 
 def format_folder(call_files: ToolCallFiles, path: str, *, include_hidden: bool = False) -> str:

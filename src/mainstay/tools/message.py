@@ -9,6 +9,7 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, Outbox, OutgoingMessage
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 
 TEXT_CHARS_MAX = 16_000
 TO_CHARS_MAX = 500
@@ -80,3 +81,8 @@ def _parse_address(arguments: _MessageArguments) -> str:
 
 def create_message_tool(outbox: Outbox) -> Tool:
     return MessageTool(outbox)
+
+
+def build(dependencies: ToolDependencies) -> Tool:
+    assert dependencies.outbox is not None
+    return create_message_tool(dependencies.outbox)

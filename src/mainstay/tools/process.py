@@ -13,7 +13,8 @@ from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.bash import check_script, resolve_working_folder
 from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
-from mainstay.tools.tool_call_files import build_on_written, build_removal_check
+from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check
 
 RUNNING_MAX = 8  # per session
 PROCESSES_MAX = 16  # per session, with ended ones whose output was not read yet
@@ -259,3 +260,8 @@ async def _read_output(process: _RunningProcess, wait_s: float) -> str:
 
 def create_process_tool(processes: BackgroundProcesses) -> Tool:
     return ProcessTool(processes)
+
+
+def build(dependencies: ToolDependencies) -> Tool:
+    assert dependencies.processes is not None
+    return create_process_tool(dependencies.processes)

@@ -10,6 +10,7 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, ScheduledPrompt, Scheduler
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 
 TEXT_CHARS_MAX = 8_000
 WHEN_CHARS_MAX = 100
@@ -114,3 +115,8 @@ def _format_prompt(appointment: ScheduledPrompt) -> str:
 
 def create_schedule_tool(scheduler: Scheduler) -> Tool:
     return ScheduleTool(scheduler)
+
+
+def build(dependencies: ToolDependencies) -> Tool | None:
+    scheduler = dependencies.scheduler
+    return create_schedule_tool(scheduler) if scheduler is not None else None

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import ChannelSearch, RoomMessage
 from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 
 LIMIT_DEFAULT = 20
 LIMIT_MAX = 100
@@ -74,3 +75,7 @@ def _format_message(message: RoomMessage, text_bytes_max: int) -> str:
 
 def create_search_channel_tool(find_channel: ChannelLookup) -> Tool:
     return SearchChannelTool(find_channel)
+
+
+def build(dependencies: ToolDependencies) -> Tool:
+    return create_search_channel_tool(dependencies.find_channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import Spawner, SubAgentTask
 from mainstay.tools.base import BuiltInTool, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 
 PROMPT_CHARS_MAX = 64_000
 TOOLS_MAX = 64
@@ -34,7 +35,8 @@ class SpawnTool(BuiltInTool):
             raise ToolRefused("There is no prompt. Nothing was started.")
         if len(arguments.prompt) > PROMPT_CHARS_MAX or len(arguments.tools or ()) > TOOLS_MAX:
             raise ToolRefused(
-                f"An errand has at most {PROMPT_CHARS_MAX} characters and {TOOLS_MAX} tools. Nothing was started."
+                f"A sub-agent has a prompt of at most {PROMPT_CHARS_MAX} characters and {TOOLS_MAX} tools. "
+                "Nothing was started."
             )
         report = await self._spawner.run(
             SubAgentTask(
@@ -56,3 +58,8 @@ class SpawnTool(BuiltInTool):
 
 def create_spawn_tool(spawner: Spawner) -> Tool:
     return SpawnTool(spawner)
+
+
+def build(dependencies: ToolDependencies) -> Tool:
+    assert dependencies.spawner is not None
+    return create_spawn_tool(dependencies.spawner)

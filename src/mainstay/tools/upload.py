@@ -9,6 +9,7 @@ from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.confined_files import ConfinedFiles
 from mainstay.io.path_resolver import PathRefused, shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
+from mainstay.tools.dependencies import ToolDependencies
 
 UPLOAD_BYTES_MAX = 20 * 1024 * 1024
 COMMENT_CHARS_MAX = 4_000
@@ -78,3 +79,8 @@ def _check_file(folders: SessionFolders, path: str) -> tuple[str, int]:
 
 def create_upload_tool(file_access: SessionFileAccess, outbox: Outbox) -> Tool:
     return UploadTool(file_access, outbox)
+
+
+def build(dependencies: ToolDependencies) -> Tool:
+    assert dependencies.outbox is not None
+    return create_upload_tool(dependencies.file_access, dependencies.outbox)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments
-from mainstay.tools.tool_call_files import FileChange, ToolCallFiles
+from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.tool_call_file_access import FileChange, ToolCallFiles
 
 
 class _WriteArguments(ToolArguments, frozen=True):
@@ -37,5 +38,5 @@ class WriteTool(BuiltInTool):
         return f"{done} {call_files.confined.display_path(written.path)}: {lines}, {size}."
 
 
-def create_write_tool(file_access: SessionFileAccess) -> Tool:
-    return WriteTool(file_access)
+def build(dependencies: ToolDependencies) -> Tool:
+    return WriteTool(dependencies.file_access)

@@ -14,7 +14,7 @@ from mainstay.triggers.misfire_policy import (
     format_due_time,
     plan_catch_up,
 )
-from mainstay.triggers.runner import ANSWER_WAIT_S, ConcurrencySlot, RunInProgress, TriggerRunner
+from mainstay.triggers.run_executor import ANSWER_WAIT_S, ConcurrencySlot, RunInProgress, TriggerRunExecutor
 from mainstay.triggers.trigger_state import TriggerState
 
 RECORDED_RUNS_MAX = 2_000  # runs of a trigger that are read to find what it did before the clock was set back
@@ -28,7 +28,7 @@ class TriggerDispatcher:
         self,
         folder: AsyncEventFolder,
         log: TriggerLog,
-        runner: TriggerRunner,
+        runner: TriggerRunExecutor,
         clock: Clock,
         rules: TriggerEngineSettings,
     ) -> None:

@@ -29,12 +29,12 @@ from mainstay.triggers.async_event_folder import AsyncEventFolder
 from mainstay.triggers.dispatcher import TriggerDispatcher
 from mainstay.triggers.event_folder import FOLDER_KEY, EventFileClaim, EventFolderScan
 from mainstay.triggers.misfire_policy import TriggerEngineSettings, format_due_time
-from mainstay.triggers.runner import (
+from mainstay.triggers.run_executor import (
     ANSWER_WAIT_S,
     TRANSIENT_ERRORS,
     ConcurrencySlot,
     RunInProgress,
-    TriggerRunner,
+    TriggerRunExecutor,
     backoff_delays,
     catch_error,
 )
@@ -68,7 +68,7 @@ class TriggerEngine:
         self._log = log
         self._clock = clock
         self._rules = rules or TriggerEngineSettings()
-        self._runner = TriggerRunner(log, submitter, check, clock)
+        self._runner = TriggerRunExecutor(log, submitter, check, clock)
         self._dispatcher = TriggerDispatcher(folder, log, self._runner, clock, self._rules)
         self._states: dict[str, TriggerState] = {}
         self._claims: dict[str, tuple[EventFileClaim, TriggerState]] = {}  # by id: files that are being fired

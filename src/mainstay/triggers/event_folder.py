@@ -26,9 +26,8 @@ import msgspec
 
 from mainstay.core.ports import Clock, IdGenerator
 from mainstay.core.triggers import Trigger
-from mainstay.triggers import event_files
-from mainstay.triggers.definition import TriggerRefused, check_trigger_name, encode_trigger, parse_trigger
-from mainstay.triggers.event_files import (
+from mainstay.triggers import event_file_io
+from mainstay.triggers.event_file_io import (
     REASON_SUFFIX,
     SUFFIX,
     EventFolderUnusable,
@@ -37,6 +36,7 @@ from mainstay.triggers.event_files import (
     file_signature,
     trigger_digest,
 )
+from mainstay.triggers.trigger_json import TriggerRefused, check_trigger_name, encode_trigger, parse_trigger
 
 FILES_MAX = 20_000
 DONE_MAX = 1_000
@@ -184,7 +184,7 @@ class EventFolder:
         is_old = self._clock.now_ms() - status.st_mtime_ns // 1_000_000 > SIGNATURE_SETTLE_S * 1000
         fresh.is_settled = is_old or (is_same and now - fresh.since >= SIGNATURE_SETTLE_S)
         try:
-            trigger = event_files.read_event_file(f"{self.path}/{name}{SUFFIX}", name)
+            trigger = event_file_io.read_event_file(f"{self.path}/{name}{SUFFIX}", name)
             fresh.trigger_and_digest = (trigger, trigger_digest(trigger))
             self._failures.pop(name, None)
         except FileNotFoundError:
@@ -217,7 +217,7 @@ class EventFolder:
 
     def _move_path_to_failed(self, path: str, name: str, reason: str) -> None:
         try:
-            stem = event_files.move_to_failed(path, f"{self.path}/failed", name, reason)
+            stem = event_file_io.move_to_failed(path, f"{self.path}/failed", name, reason)
         except FileNotFoundError:  # it was removed meanwhile
             return
         if len(self._failures) < FAILED_SHOWN_MAX:
@@ -232,9 +232,9 @@ class EventFolder:
         if now - self._failed_scanned_at < FAILED_SCAN_INTERVAL_S:
             return
         self._failed_scanned_at = now
-        for stem, name in event_files.find_rewritten(f"{self.path}/failed"):
+        for stem, name in event_file_io.find_rewritten(f"{self.path}/failed"):
             try:
-                if event_files.restore_file(f"{self.path}/failed", stem, f"{self.path}/{name}{SUFFIX}"):
+                if event_file_io.restore_file(f"{self.path}/failed", stem, f"{self.path}/{name}{SUFFIX}"):
                     self._failures.pop(name, None)
             except FileNotFoundError:
                 continue
@@ -252,7 +252,7 @@ class EventFolder:
         failures = []
         for _, name in sorted(reasons, reverse=True)[:limit]:
             try:
-                reason = event_files.read_reason(folder, name[: -len(REASON_SUFFIX)])[1]
+                reason = event_file_io.read_reason(folder, name[: -len(REASON_SUFFIX)])[1]
                 failures.append((f"{name[: -len(REASON_SUFFIX)]}{SUFFIX}", reason))
             except OSError:
                 continue
@@ -277,7 +277,7 @@ class EventFolder:
             except FileNotFoundError:
                 return None
             try:
-                trigger = event_files.read_event_file(hidden, name)
+                trigger = event_file_io.read_event_file(hidden, name)
             except TriggerRefused:
                 trigger = None
             if trigger is None or trigger_digest(trigger) != digest:
@@ -285,7 +285,7 @@ class EventFolder:
                 return None
             claim = EventFileClaim(id=id, name=name, trigger=trigger, digest=digest)
             os.rename(hidden, f"{self.path}/firing/{claim.file_name}")
-            event_files.sync_folders(f"{self.path}/firing", self.path)
+            event_file_io.sync_folders(f"{self.path}/firing", self.path)
             self._claims[claim.file_name] = claim
             self._files.pop(name, None)
             return claim
@@ -318,7 +318,7 @@ class EventFolder:
                 self._undo_claim(f"{folder}/{file}", name)
                 continue
             try:
-                trigger = event_files.read_event_file(f"{folder}/{file}", name)
+                trigger = event_file_io.read_event_file(f"{folder}/{file}", name)
                 self._unfinished_claims[file] = EventFileClaim(
                     id=id, name=name, trigger=trigger, digest=trigger_digest(trigger)
                 )
@@ -333,7 +333,7 @@ class EventFolder:
         with self._lock, disk_errors(f"{claim.name} cannot be moved to done"):
             folder = f"{self.path}/done"
             stamp = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
-            stem = event_files.find_free_stem(folder, claim.name, stamp)
+            stem = event_file_io.find_free_stem(folder, claim.name, stamp)
             try:
                 os.rename(f"{self.path}/firing/{claim.file_name}", f"{folder}/{stem}{SUFFIX}")
             except FileNotFoundError:
@@ -341,10 +341,10 @@ class EventFolder:
                 return
             self._forget_claim(claim)
             if note:
-                event_files.write_file_atomically(folder, f"{stem}.note.txt", f"{note}\n".encode(errors="replace"))
+                event_file_io.write_file_atomically(folder, f"{stem}.note.txt", f"{note}\n".encode(errors="replace"))
             self._done_count += 1
             if self._done_count > DONE_MAX + DONE_SLACK:
-                self._done_count = event_files.prune_oldest(folder, DONE_MAX)
+                self._done_count = event_file_io.prune_oldest(folder, DONE_MAX)
 
     def move_to_failed(self, claim: EventFileClaim, reason: str) -> None:
         """Move a file that will not be fired to failed/, with the reason beside it."""
@@ -369,7 +369,7 @@ class EventFolder:
             self._create_folders()
             if not replace and os.path.lexists(f"{self.path}/{file}"):
                 raise TriggerRefused(f"there is a trigger {trigger.name!r} already.")
-            event_files.write_file_atomically(self.path, file, raw)
+            event_file_io.write_file_atomically(self.path, file, raw)
 
     def change(self, name: str, edit: Callable[[Trigger], Trigger]) -> Trigger | None:
         """Replace a trigger with what `edit` returns; None if there is none of that name. If another process writes the
@@ -380,10 +380,10 @@ class EventFolder:
             for _ in range(10):
                 try:
                     before = file_signature(os.lstat(path))
-                    trigger = edit(event_files.read_event_file(path, name))
+                    trigger = edit(event_file_io.read_event_file(path, name))
                     raw = encode_trigger(trigger)
                     parse_trigger(name, raw)
-                    if event_files.write_file_atomically(
+                    if event_file_io.write_file_atomically(
                         self.path, f"{name}{SUFFIX}", raw, partial(_has_signature, path, before)
                     ):
                         return trigger
@@ -403,8 +403,21 @@ class EventFolder:
                 os.unlink(f"{self.path}/{name}{SUFFIX}")
             except FileNotFoundError:
                 return False
-            event_files.sync_folders(self.path)
+            event_file_io.sync_folders(self.path)
             self._files.pop(name, None)
+            return True
+
+    def remove_failed(self, name: str) -> bool:
+        """Delete an invalid trigger from the folder failed, with its reason file; False if there is none."""
+        stem = f"{self.path}/failed/{check_trigger_name(name)}"
+        with self._lock, disk_errors(f"{name} cannot be removed"):
+            if not os.path.lexists(stem + SUFFIX):
+                return False
+            for path in (stem + SUFFIX, stem + REASON_SUFFIX):
+                if os.path.lexists(path):
+                    os.unlink(path)
+            event_file_io.sync_folders(f"{self.path}/failed")
+            self._failures.pop(name, None)
             return True
 
     def exists(self, name: str) -> bool:

@@ -12,9 +12,9 @@ from mainstay.core.ports import Clock
 from mainstay.core.tool_ports import ScheduledPrompt
 from mainstay.core.triggers import Trigger, TriggerKind, TriggerTarget
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.triggers.definition import TriggerRefused, check_is_future
 from mainstay.triggers.event_folder import EventFolder
 from mainstay.triggers.schedule import ScheduleInvalid, TriggerSchedule, is_iso_time
+from mainstay.triggers.trigger_json import TriggerRefused, check_is_future
 
 NAME_PREFIX = "schedule-"
 ORIGIN = "schedule"  # of text that an agent wrote to itself: not a user's own words, even where it is not tainted

@@ -251,13 +251,13 @@ def _parse_iso_time(text: str) -> tuple[int, bool]:
     match = _ISO_TIME.fullmatch(text)
     example = "write it like 2026-03-01T09:00:00, with or without an offset"
     if match is None:
-        raise ScheduleInvalid(f"{text!r} is no ISO time; {example}.")
+        raise ScheduleInvalid(f"{text!r} is not an ISO 8601 time; {example}.")
     day, clock, offset = match.groups()
     try:
         local_time = datetime.fromisoformat(f"{day}T{clock}")
         delta = datetime.fromisoformat(f"{day}T00:00{offset.upper()}").utcoffset() if offset else None
     except ValueError:
-        raise ScheduleInvalid(f"{text!r} is no ISO time: there is no such day, time or offset.") from None
+        raise ScheduleInvalid(f"{text!r} is not an ISO 8601 time: there is no such day, time or offset.") from None
     seconds = _to_seconds(local_time - _EPOCH)
     if not _DAY_S <= seconds < _TIME_S_MAX - _DAY_S:
         raise ScheduleInvalid(f"{text!r} is too far away: years go from 1970 to 8940.")
@@ -279,8 +279,8 @@ def _parse_cron(schedule: str) -> str:
         raise ScheduleInvalid("seconds are not supported: a cron schedule has five fields.")
     if len(parts) != 5:
         raise ScheduleInvalid(
-            f"{schedule!r} is no schedule: write five cron fields (minute, hour, day of the month, month, day of the "
-            "week), as 0 9 * * MON-FRI, or an ISO time."
+            f"{schedule!r} is not a schedule: write five cron fields (minute, hour, day of the month, month, day of "
+            "the week), for example 0 9 * * MON-FRI, or an ISO time."
         )
     for index, name in enumerate(_FIELDS):
         others = ["0", "0", "*", "*", "*"]

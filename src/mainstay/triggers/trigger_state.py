@@ -6,7 +6,7 @@ import msgspec
 
 from mainstay.core.triggers import Trigger, TriggerCursor, TriggerRun, TriggerStatus
 from mainstay.triggers.misfire_policy import apply_jitter, cursor_digest
-from mainstay.triggers.runner import RunInProgress
+from mainstay.triggers.run_executor import RunInProgress
 from mainstay.triggers.schedule import TriggerSchedule
 
 CLOCK_TOLERANCE_MS = 1000  # a clock that is set back by no more than this is ignored

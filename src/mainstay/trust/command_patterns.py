@@ -6,10 +6,16 @@ import posixpath
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from mainstay.trust.rule_patterns import compile_glob, fold_case
-from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis, is_system_program
 
+if TYPE_CHECKING:
+    from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis
+
+SYSTEM_FOLDERS = frozenset(
+    ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
+)
 _WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
 
 
@@ -122,3 +128,8 @@ def has_only_plain_redirects(script: ScriptAnalysis) -> bool:
 
 def escape_pattern(text: str) -> str:
     return re.sub(r"([\\*?(),\s])", r"\\\1", text)
+
+
+def is_system_program(path: str) -> bool:
+    """Return True for a program's path in one of the system's program folders."""
+    return posixpath.dirname(path) in SYSTEM_FOLDERS

@@ -10,14 +10,17 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations
 from mainstay.trust.rule_patterns import compile_glob, normalise_path, path_matches, url_matches
-from mainstay.trust.shell.analysis import ScriptAnalysis
 from mainstay.trust.tool_invocation import arguments_to_dict, iterate_texts
+
+if TYPE_CHECKING:
+    from mainstay.trust.shell.analysis import ScriptAnalysis
 
 UNKNOWN_DESTINATION = "?"
 REMOVAL_ACTION = "removes or changes things"
@@ -28,6 +31,19 @@ _OCCURRENCES_MAX = 2000  # occurrences of a destination in a text that are exami
 _WORD_CHARS_MAX = 300  # how far the text around a destination is examined
 # What a tool's own `reach` may raise on nonsensical arguments: then the call is a sink with unknown destinations.
 _REACH_ERRORS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+
+_REMOVAL = (
+    r"\b(?:delet|remov|eras|drop|discard|clean|clear|purg|wip(?:e|ing)|trash|get rid|throw|unlink|uninstall"
+    r"|mov(?:e|ing)|renam|reset|revert|undo|prun"  # English; moving a file removes it from its old path
+    r"|l(?:ö|oe)sch|entfern|verschieb|umbenenn|aufr(?:ä|ae)um"  # German
+    r"|supprim|effac|enl(?:e|è)v|d(?:é|e)plac|renomm|nettoi"  # French
+    r"|borr|elimin|quit[ae]|mueve|mover|limpi"  # Spanish
+    r"|cancell|rimuov|sposta|rinomin|apag|exclu|verwijder|wis\b|usu(?:ń|n)|skasuj|przenie"  # It, Pt, Nl, Pl
+    r"|sil\b|siln|kald.r|ta[şs]"  # Turkish
+    r"|удал|сотр|стер|перемест|переимен)"  # Russian
+    r"|\b(?:rm|rmdir|mv)\b"
+    r"|删|移除|清理|移动|削除|消し|消去|移動|삭제|지워|지우|이동|احذف|حذف|امسح|हटा|मिटा"
+)
 
 
 class SandboxGuarantees(msgspec.Struct, frozen=True):
@@ -282,3 +298,8 @@ def _pattern_allows(pattern: str, destination: str, cwd: str) -> bool:
     if ".." not in whole.split("/") and compile_glob(pattern, "/?#@\\ \t\n")(whole):
         return True
     return "/" in pattern and "@" not in destination and path_matches(pattern, destination, cwd, broad=False)
+
+
+def asks_to_remove(text: str) -> bool:
+    """Return True if a text asks for something to be removed or moved; naming a file alone is no such request."""
+    return re.search(_REMOVAL, text, re.IGNORECASE) is not None

@@ -22,12 +22,12 @@ from mainstay.trust.information_flow import (
     REMOVAL_ACTION,
     UNKNOWN_DESTINATION,
     SandboxGuarantees,
+    asks_to_remove,
     compute_reach,
     compute_script_reach,
     is_destination_allowed,
     is_named_by_user,
 )
-from mainstay.trust.removal_intent import asks_to_remove
 from mainstay.trust.rule_patterns import is_valid_url_pattern
 from mainstay.trust.rules import (
     ApplicableRules,
@@ -40,7 +40,6 @@ from mainstay.trust.rules import (
     is_undecidable,
     suggest_rule,
 )
-from mainstay.trust.skill_restrictions import SkillRestriction, explain_violation
 from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
 
 __all__ = ["Policy", "PolicyContext", "PolicyRules", "PolicyVerdict", "SandboxGuarantees", "SkillRestriction"]
@@ -49,7 +48,15 @@ READ_CAPABILITIES = frozenset(("fs.read", "memory.read"))
 CACHE_MAX = 4096
 _SHOWN_MAX = 3
 _SHOWN_CHARS_MAX = 200
+_SKILL_RULES_SHOWN_MAX = 5
 _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class SkillRestriction(msgspec.Struct, frozen=True):
+    """The policy rules that one active skill (`allowed-tools`) restricts its calls to: narrower, never wider."""
+
+    skill: str
+    rules: tuple[str, ...]
 
 
 class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +173,7 @@ class Policy:
         verdict = self._decide_by_rules(permissions, call)
         if careful and verdict.decision != "deny":
             verdict = _choose_stricter(verdict, self._decide_by_flow(permissions, call, context, policy_context))
-        if narrowing and verdict.decision == "allow" and (why := explain_violation(narrowing, call)):
+        if narrowing and verdict.decision == "allow" and (why := _explain_violation(narrowing, call)):
             verdict = PolicyVerdict(
                 "ask", why, protect_deletions=verdict.protect_deletions, removable_paths=verdict.removable_paths
             )
@@ -376,3 +383,39 @@ def _validate_destination(pattern: str) -> str:
     if not pattern.strip() or ("://" in pattern and not is_valid_url_pattern(pattern)):
         raise ConfigError(f"The destination {pattern!r} is not valid; write an address like https://example.com/**.")
     return pattern
+
+
+# --- skills ----------------------------------------------------------------------------------
+
+
+def _explain_violation(restrictions: Sequence[SkillRestriction], call: ToolInvocation) -> str:
+    """Return why this call needs approval; empty if the rules of every active skill allow it.
+
+    Calls that only read are never restricted. A second skill never restores what the first one excludes.
+    """
+    tool = call.tool
+    if tool.effect == "pure" and not tool.sink:
+        return ""
+    for restriction in restrictions:
+        rules = [
+            rule
+            for rule in _parse_skill_rules(restriction.rules)
+            if rule.covers_tool(tool.name, tool.capabilities, broad=False)
+        ]
+        if find_allowing_rule(tuple(rules), call) is None:
+            listed = ", ".join(restriction.rules[:_SKILL_RULES_SHOWN_MAX]) + (
+                ", …" if len(restriction.rules) > _SKILL_RULES_SHOWN_MAX else ""
+            )
+            return f"The skill {restriction.skill} uses only {listed}."
+    return ""
+
+
+def _parse_skill_rules(rules: tuple[str, ...]) -> tuple[ToolRule, ...]:
+    """Parse the rules; an invalid one is skipped and so allows nothing."""
+    parsed = []
+    for text in rules:
+        try:
+            parsed.append(ToolRule.parse(text))
+        except ConfigError:
+            continue
+    return tuple(parsed)

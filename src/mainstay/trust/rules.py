@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -33,8 +33,10 @@ from mainstay.trust.rule_patterns import (
     split_url,
     url_matches,
 )
-from mainstay.trust.shell.analysis import ScriptAnalysis
 from mainstay.trust.tool_invocation import PATH_ARGUMENTS, URL_ARGUMENTS, ToolInvocation, can_run_commands
+
+if TYPE_CHECKING:
+    from mainstay.trust.shell.analysis import ScriptAnalysis
 
 RULES_MAX = 1000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.*?:-]+")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstay.core.ports import Tool
-from mainstay.trust.shell.analysis import ScriptAnalysis, analyse_script
-from mainstay.trust.shell.syntax import word_set
+
+if TYPE_CHECKING:
+    from mainstay.trust.shell.analysis import ScriptAnalysis
 
 MAIN_ARGUMENTS = (
     "command",
@@ -26,12 +28,12 @@ MAIN_ARGUMENTS = (
     "name",
     "id",
 )
-PATH_ARGUMENTS = word_set("path file_path file filename paths files folder directory dir root cwd source target")
-URL_ARGUMENTS = word_set("url uri href link urls")
-_VALUES_MAX = 1000
-_PROCESS_INPUT_SCRIPT = ScriptAnalysis(
-    opaque_reasons=("What is written to a running command may be a command itself.",)
+_FOLDER_ARGUMENTS = ("folder", "directory", "dir", "root", "cwd")
+PATH_ARGUMENTS = frozenset(
+    ("path", "file_path", "file", "filename", "paths", "files", "source", "target", *_FOLDER_ARGUMENTS)
 )
+URL_ARGUMENTS = frozenset(("url", "uri", "href", "link", "urls"))
+_VALUES_MAX = 1000
 
 
 def can_run_commands(tool: Tool) -> bool:
@@ -61,9 +63,13 @@ class ToolInvocation:
         """The analysis of its shell command; None if the call runs no command."""
         if not can_run_commands(self.tool):
             return None
+        from mainstay.trust.shell.analysis import ScriptAnalysis, analyse_script  # loaded with the first command
+
         command = self.arguments_by_name.get("command")
         if command is None:
-            return _PROCESS_INPUT_SCRIPT if self.arguments_by_name.get("input") is not None else None
+            if self.arguments_by_name.get("input") is None:
+                return None
+            return ScriptAnalysis(opaque_reasons=("What is written to a running command may be a command itself.",))
         if isinstance(command, list | tuple) and all(isinstance(word, str) for word in command):
             import shlex  # rarely needed: a command is nearly always a string
 

@@ -16,7 +16,7 @@ from mainstay.core.session import Session
 from mainstay.trust.policy import PolicyContext, PolicyVerdict
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.dependencies import TurnDependencies, is_tainted
-from mainstay.turn.tool_catalogue import encode_catalogue_call
+from mainstay.turn.tool_search import encode_catalogue_call
 from mainstay.turn.toolbox import PreparedCall, error_result
 
 

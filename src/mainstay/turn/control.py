@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from mainstay.core.futures import AnyFuture
+from mainstay.core.future_types import AnyFuture
 
 CANCEL_GRACE_S = 2.0  # time for a cancelled tool to stop
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from mainstay.core.budgets import TurnBudget
+from mainstay.core.budget_ports import TurnBudget
 from mainstay.core.errors import ContextTooLong, RequestRefused
 from mainstay.core.judges import JudgePanel
 from mainstay.core.limits import Limits

@@ -18,7 +18,7 @@ from mainstay.core.outcome import Aborted, Exhausted, Failed, Outcome
 from mainstay.core.ports import EventEmitter, EventRecorder, Options
 from mainstay.core.session import Session
 from mainstay.turn.answer_acceptance import AnswerAcceptance, find_provisional_state, is_awaiting_verdict
-from mainstay.turn.budgeted_step import call_model_within_budget
+from mainstay.turn.budgeted_model_call import call_model_within_budget
 from mainstay.turn.call_authorisation import TurnScope
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import TurnDependencies, is_tainted
@@ -82,7 +82,7 @@ async def run_turn(
         except ProviderError as error:
             return _build_model_failure(turn, error)
         if reached_limit is not None:
-            answer = _build_final_answer(answer, reached_limit)
+            answer = _build_final_answer(turn, answer, reached_limit)
         if answer.redacted_kinds:
             redaction = Guarded("output", "redacted", answer.redacted_kinds, turn=turn.turn, step=turn.step + 1)
             recorder.record_nowait(redaction)
@@ -146,9 +146,9 @@ def _mark_origin(parts: tuple[AnyPart, ...], session: Session, *, untrusted: boo
 def _find_reached_limit(turn: OpenTurn, limits: Limits, steps_made: int | None = None) -> str | None:
     """Return the limit that this turn has reached, as text for the model; `steps_made` replaces the turn's count."""
     if (turn.step if steps_made is None else steps_made) >= limits.steps_max:
-        return f"{limits.steps_max} steps"
+        return turn.wording.steps_bound.format(count=limits.steps_max)
     if turn.calls >= limits.tool_calls_max:
-        return f"{limits.tool_calls_max} tool calls"
+        return turn.wording.tool_calls_bound.format(count=limits.tool_calls_max)
     return None
 
 
@@ -164,7 +164,7 @@ def _find_limit_of_last_step(turn: OpenTurn, limits: Limits) -> str | None:
 
 def _build_budget_refusal(turn: OpenTurn, error: BudgetExhausted) -> MessageAdded:
     """Build the answer for an exhausted budget; no budget is left for the model to write it."""
-    text = Text(f"I had to stop: {error}.", origin=RUNTIME)
+    text = Text(turn.wording.budget_answer.format(bound=error), origin=RUNTIME)
     return MessageAdded("assistant", (text, Finish(FinishReason.END)), turn=turn.turn, step=turn.step + 1)
 
 
@@ -176,18 +176,18 @@ def _has_limit_notice(session: Session) -> bool:
     return bool(session.messages) and session.messages[-1].role == "system"
 
 
-def _build_final_answer(answer: ModelAnswer, reached_limit: str) -> ModelAnswer:
+def _build_final_answer(turn: OpenTurn, answer: ModelAnswer, reached_limit: str) -> ModelAnswer:
     """Return the final answer after a limit: without tool calls, and never empty."""
     parts = tuple(part for part in answer.parts if not isinstance(part, ToolCall | Finish))
     cut = answer.reason in (FinishReason.ABORTED, FinishReason.STEERED)  # interrupted: this is not the final answer
     if not cut and not parts_text(parts).strip():
-        parts = (*parts, Text(f"I had to stop: this turn reached its limit ({reached_limit}).", origin=RUNTIME))
+        parts = (*parts, Text(turn.wording.limit_answer.format(bound=reached_limit), origin=RUNTIME))
     reason = answer.reason if cut else FinishReason.END
     return msgspec.structs.replace(answer, parts=(*parts, Finish(reason)), reason=reason)
 
 
 def _build_notice(turn: OpenTurn, text: str) -> MessageAdded:
-    return MessageAdded("system", (Text(text, origin="runtime"),), turn=turn.turn, step=turn.step)
+    return MessageAdded("system", (Text(text, origin=RUNTIME),), turn=turn.turn, step=turn.step)
 
 
 # --- failures ------------------------------------------------------------------------------------

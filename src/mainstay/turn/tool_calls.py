@@ -170,7 +170,9 @@ async def _run_call(
         await state.recorder.record(ToolStarted(call.id, turn=turn.turn, step=step))
         if state.control.aborted:
             return error_result(call, turn.wording.not_started)
-    result = await state.scope.dependencies.tools.execute(call, prepared, context, state.control, is_resumed=again)
+    result = await state.scope.dependencies.tools.execute(
+        call, prepared, context, state.control, is_resumed=again, wording=turn.wording
+    )
     if context.attachments:
         state.attached_parts += build_image_parts(context, result)
     return note_changed_input(checked, result)
@@ -186,16 +188,13 @@ async def _request_approval(state: SharedToolCallState, turn: OpenTurn, checked:
 
 
 def _find_limit_refusal(state: SharedToolCallState, turn: OpenTurn, call: ToolCall) -> str | None:
-    limits = state.scope.dependencies.limits
+    limits, wording = state.scope.dependencies.limits, turn.wording
     position = turn.step_calls.index(call)
     if position >= limits.calls_per_response_max:
-        return f"Not run: at most {limits.calls_per_response_max} calls a response. Ask again for the rest."
+        return wording.response_calls_exceeded.format(count=limits.calls_per_response_max)
     earlier = turn.calls - len(turn.results)  # answered in earlier steps of this turn
     if earlier + position >= limits.tool_calls_max:
-        return f"Not run: this turn has used its {limits.tool_calls_max} tool calls. Answer with what you have."
+        return wording.turn_calls_exceeded.format(count=limits.tool_calls_max)
     if state.repeat_detector.is_stuck_on(call):
-        return (
-            f"Not run: this exact call gave the same result {limits.repeated_calls_max} times in a row. "
-            "Do something else, or answer with what you have."
-        )
+        return wording.call_repeated.format(count=limits.repeated_calls_max)
     return None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import difflib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from mainstay.core import journal_wording
 from mainstay.core.client_tools import ClientTool
-from mainstay.core.errors import StoreError
+from mainstay.core.errors import MainstayError, StoreError
 from mainstay.core.events import Guarded
+from mainstay.core.journal_wording import JournalWording
 from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import ToolCall, ToolResult
@@ -23,15 +23,49 @@ from mainstay.core.tools import BadArguments
 from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.control import CANCEL_GRACE_S, TurnControl
-from mainstay.turn.tool_catalogue import CALL_TOOL, ToolCatalogue, parse_catalogue_call
-from mainstay.turn.tool_circuit_breaker import ToolCircuitBreaker, counts_as_failure, describe_open_breaker
+from mainstay.turn.tool_search import CALL_TOOL, ToolCatalogue, parse_catalogue_call
 
 log = logging.getLogger("mainstay.turn")
 
 ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
 RESULT_WITHHELD = "Withheld: the result of this call could not be checked."
 CLIENT_TOOL_SETS_MAX = 256  # cached toolboxes with client tools
+UNKNOWN_TOOL_PREFIX = "There is no tool "  # how the result of a call to an unknown tool begins
 LISTED_NAMES_MAX = 40  # tool names listed in the result of a call to an unknown tool
+
+
+class ToolCircuitBreaker(Protocol):
+    """One per tool of a workspace. Every admitted call reports its outcome with one of the `record_` methods."""
+
+    def admit(self) -> bool: ...
+    def open_for_s(self) -> float:
+        """Return for how many seconds calls are still refused; 0 if a call may be tried."""
+        ...
+
+    def record_success(self) -> None: ...
+    def record_failure(self) -> bool:
+        """Return True if this failure opened the breaker."""
+        ...
+
+    def record_ignored(self) -> None:
+        """The call's outcome does not count for or against the tool."""
+        ...
+
+
+def counts_as_failure(error: BaseException) -> bool:
+    """Return True if the error means that the tool is broken.
+
+    A refusal by the runtime (`MainstayError`), a bad value or a missing item is a normal answer. An error's own
+    `counts_as_failure` attribute takes precedence.
+    """
+    own: bool | None = getattr(error, "counts_as_failure", None)
+    return own if own is not None else not isinstance(error, MainstayError | ValueError | LookupError)
+
+
+def describe_open_breaker(name: str, open_for_s: float) -> str:
+    """Return the result text for a call that an open breaker refused."""
+    when = f"Try again in {open_for_s:.0f} s" if open_for_s >= 1 else "Another call is testing it now; try again later"
+    return f"Not run: {name} failed several times in a row and is left alone for a while. {when}, or do without it."
 
 
 class PreparedCall(msgspec.Struct, frozen=True):
@@ -77,7 +111,14 @@ class TurnTools(Protocol):
         self, call: ToolCall, prepared: PreparedCall, context: ToolContext, content: str
     ) -> ToolResult: ...
     async def execute(
-        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, control: TurnControl, *, is_resumed: bool
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        *,
+        is_resumed: bool,
+        wording: JournalWording,
     ) -> ToolResult: ...
 
 
@@ -117,6 +158,11 @@ class Toolbox:
         self._breaker_for = breaker_for
         self._restricted_cache: dict[tuple[tuple[str, ...], int | None], Toolbox] = {}
         self._client_cache: dict[bytes, Toolbox] = {}
+        self._denied_names: frozenset[str] = frozenset()
+
+    def explain_denied(self, names: Iterable[str]) -> None:
+        """Set the names of external tools that are not offered because no rule names them: a call says so."""
+        self._denied_names = frozenset(names)
 
     def restrict_to(self, names: tuple[str, ...], result_bytes_max: int | None = None) -> Toolbox:
         """Return a cached copy with only these tools, for a sub-agent or a small model."""
@@ -150,7 +196,7 @@ class Toolbox:
         return toolbox
 
     def _copy_with(self, agent_tools: Sequence[Tool], memory: Sequence[Tool], limits: Limits) -> Toolbox:
-        return Toolbox(
+        toolbox = Toolbox(
             agent_tools,
             limits,
             memory=memory,
@@ -158,6 +204,8 @@ class Toolbox:
             guards=self._guards,
             breaker_for=self._breaker_for,
         )
+        toolbox.explain_denied(self._denied_names)
+        return toolbox
 
     def build_client_result(
         self, call: ToolCall, prepared: PreparedCall, context: ToolContext, content: str
@@ -234,19 +282,27 @@ class Toolbox:
             return error_result(call, truncate_text(str(error), self._limits.tool_result_bytes_max))
 
     async def execute(
-        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, control: TurnControl, *, is_resumed: bool
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        *,
+        is_resumed: bool,
+        wording: JournalWording,
     ) -> ToolResult:
         """Run a call, bounded by its timeout and guarded by its circuit breaker.
 
         `is_resumed`: a process stopped while this call was running; whether it runs again depends on its effect.
+        `wording`: the turn's version of the runtime's sentences.
         """
         tool, arguments = prepared.tool, prepared.arguments
         if is_resumed and tool.effect == "unsafe":
-            return error_result(call, journal_wording.CURRENT.outcome_unknown)
+            return error_result(call, wording.outcome_unknown)
         breaker = self._breaker_for(tool.name) if self._breaker_for is not None else None
         if breaker is not None and not breaker.admit():
             return self._refuse_broken_tool(call, tool, context, breaker.open_for_s())
-        running = _RunningCall(call, tool, context, breaker)
+        running = _RunningCall(call, tool, context, breaker, wording)
         try:
             if is_resumed and tool.effect == "reconcile":
                 reconciled = await self._run_bounded(running, tool.reconcile(arguments, context), control)
@@ -294,10 +350,8 @@ class Toolbox:
         if task.cancelled():
             context.cancel()
             running.failed = None if control.aborted else True
-            return error_result(
-                call,
-                journal_wording.CURRENT.cancelled if control.aborted else "CancelledError: the tool cancelled itself.",
-            )
+            itself = "CancelledError: the tool cancelled itself."
+            return error_result(call, running.wording.cancelled if control.aborted else itself)
         if (error := task.exception()) is not None:
             running.failed = True if counts_as_failure(error) else None
             self._log_failure(tool, error)
@@ -356,22 +410,32 @@ class Toolbox:
         shortened = name[: self._limits.tool_name_chars_max]
         near = difflib.get_close_matches(name, self._by_name, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
+        if name in self._denied_names:
+            hint = " It is installed, but no rule in policy.allow or policy.ask names it, so it is not offered."
         names = list(self._by_name)
         known = ", ".join(names[:LISTED_NAMES_MAX]) or "none"
         more = f" and {len(names) - LISTED_NAMES_MAX} more" if len(names) > LISTED_NAMES_MAX else ""
-        return f"There is no tool {shortened!r}.{hint} Available: {known}{more}."
+        return f"{UNKNOWN_TOOL_PREFIX}{shortened!r}.{hint} Available: {known}{more}."
 
 
 class _RunningCall:
     """A running call, and its outcome for the tool's circuit breaker."""
 
-    __slots__ = ("_breaker", "call", "context", "failed", "tool")
+    __slots__ = ("_breaker", "call", "context", "failed", "tool", "wording")
 
-    def __init__(self, call: ToolCall, tool: Tool, context: ToolContext, breaker: ToolCircuitBreaker | None) -> None:
+    def __init__(
+        self,
+        call: ToolCall,
+        tool: Tool,
+        context: ToolContext,
+        breaker: ToolCircuitBreaker | None,
+        wording: JournalWording,
+    ) -> None:
         self.call = call
         self.tool = tool
         self.context = context
         self.failed: bool | None = None  # None: the outcome counts neither for nor against the tool
+        self.wording = wording  # of the turn
         self._breaker = breaker
 
     def report_outcome(self) -> None:

@@ -1,4 +1,4 @@
-"""Secrets of many kinds in realistic text, and what only looks like one. All are made here from pieces, by a seed."""
+"""Secrets of many kinds in realistic text, and texts that only look like one. All are generated here by a seed."""
 
 # ruff: noqa: E501 (texts as they are found, in all scripts)
 

@@ -1,6 +1,6 @@
 """An MCP server that belongs to an attacker, in raw JSON-RPC, with nothing but the standard library.
 
-Run as `mcp_server.py PLAN` it speaks over stdio; `respond` answers one message, for a server elsewhere. The plan is a
+Run as `mcp_server.py PLAN` it speaks over stdio; `respond` answers one message, for a remote server. The plan is a
 JSON file that is read again for every message, so that a server can change its mind after it was trusted.
 """
 
@@ -52,7 +52,7 @@ def tools_call(plan: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
     act = globals().get(f"do_{params['name']}", do_note)
     try:
         result: dict[str, Any] = act(plan, params.get("arguments") or {}, params)
-    except Exception as error:  # whatever it is, it is passed on
+    except Exception as error:  # everything is passed on
         result = {**text(f"{type(error).__name__}: {error}"), "isError": True}
     return result
 

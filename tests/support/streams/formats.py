@@ -82,7 +82,7 @@ class Format(ABC):
         return SseDecoder()
 
     def frame(self, payload: bytes) -> bytes:
-        """An event of the API's with this in it, whatever it is."""
+        """An event of the API's with this in it."""
         return b"data: " + payload + b"\n\n"
 
     def huge(self, size: int) -> bytes:

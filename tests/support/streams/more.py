@@ -1,4 +1,4 @@
-"""Answers in the words of the younger APIs.
+"""Answers in the formats of the younger APIs.
 
 Their shapes are those of the makers' published clients, by whose own parsers these streams were read: openai 3.49
 (Responses), google-genai 3.1 (Gemini), ollama 0.6, and botocore 1.44 (Bedrock, with its service model of 2023-09-30).

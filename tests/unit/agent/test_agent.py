@@ -1,4 +1,4 @@
-"""The library's face: what DESIGN section 1 promises of an `Agent`."""
+"""The public interface of `Agent`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from mainstay.core.events import Lagged, MessageFinished, Steered, TextDelta, To
 from mainstay.core.messages import Binary, FinishReason, Text
 from mainstay.core.outcome import Aborted, Answered, Exhausted
 from mainstay.core.ports import StreamFinished, TextPiece
+from mainstay.operations.turns import Steer
 from mainstay.testing import Call, Pieces, Say, ScriptedProvider, Stall, virtual_run
 
 
@@ -78,7 +79,7 @@ async def _texts(stream: Any) -> str:
     return "".join([event.text async for event in stream if isinstance(event, TextDelta)])
 
 
-async def test_a_slow_reader_of_a_stream_is_told_what_it_missed_and_still_hears_the_end() -> None:
+async def test_a_slow_reader_of_a_stream_is_told_what_it_missed_and_still_gets_the_end() -> None:
     words = Pieces([*(TextPiece(f"{n} ") for n in range(500)), StreamFinished(FinishReason.END)])
     config = Config(limits=Limits(watcher_buffer_max=8))
     async with agent_of([words, "next"], config=config) as agent:
@@ -101,7 +102,7 @@ async def test_f44_streaming_an_input_that_was_answered_before_tells_its_turn_ag
         assert [event.parts[0].text for event in events if isinstance(event, MessageFinished)] == [reply.text]
 
 
-async def test_a_reader_that_goes_away_does_not_stop_the_turn(tmp_path: Path) -> None:
+async def test_a_reader_that_disconnects_does_not_stop_the_turn(tmp_path: Path) -> None:
     stall = Stall()
     script = [Pieces([TextPiece("a"), stall, TextPiece("b"), StreamFinished(FinishReason.END)])]
     async with agent_of(script, tmp_path) as agent:
@@ -115,7 +116,7 @@ async def test_a_reader_that_goes_away_does_not_stop_the_turn(tmp_path: Path) ->
         assert (await agent.sessions.get("s")).messages == 2
 
 
-async def test_a_caller_that_goes_away_does_not_stop_the_turn() -> None:
+async def test_a_caller_that_disconnects_does_not_stop_the_turn() -> None:
     stall = Stall("done")
     async with agent_of([stall]) as agent:
         asking = asyncio.ensure_future(agent.run("s", "go", id="m1"))
@@ -160,6 +161,32 @@ async def test_steer_and_abort_reach_the_running_turn() -> None:
         assert await agent.abort("s") is False
 
 
+@pytest.mark.parametrize("execute", [False, True])
+async def test_a_steer_of_another_sender_waits_for_the_next_turn(execute: bool) -> None:
+    """The same with the method and with the operation."""
+    stall = Stall(then="for alice")
+    provider = ScriptedProvider([stall, "for bob", "again"])
+    async with Agent(provider, home=":memory:") as agent:
+        running = asyncio.ensure_future(agent.run("s", "slowly", sender="alice"))
+        await stall.reached.wait()
+        if execute:
+            await agent.execute(Steer(session="s", text="delete it all", sender="bob"))
+        else:
+            await agent.steer("s", "delete it all", sender="bob")
+        stall.release()
+        assert (await running).text == "for alice"
+        await agent.settled()
+        assert (await agent.sessions.get("s")).turns == 2
+        assert "delete it all" not in str(provider.asked[0].messages)
+        assert not any(isinstance(record.event, Steered) for record in await agent.sessions.records("s"))
+
+
+async def test_an_abort_of_a_session_that_does_not_exist_is_false_and_creates_no_session() -> None:
+    async with agent_of([]) as agent:
+        assert await agent.abort("unknown") is False
+        assert await agent.sessions.list() == []
+
+
 async def test_steer_with_nothing_running_is_a_prompt_with_the_sessions_instructions() -> None:
     made: list[str] = []
 
@@ -175,7 +202,7 @@ async def test_steer_with_nothing_running_is_a_prompt_with_the_sessions_instruct
         assert made == ["s"]
 
 
-async def test_watch_hears_one_session_or_all_until_one_stops_listening() -> None:
+async def test_watch_yields_events_of_one_session_or_all_until_it_is_closed() -> None:
     async with agent_of(echo) as agent:
         heard: dict[str | None, list[Any]] = {"a": [], None: []}
 
@@ -246,7 +273,7 @@ async def test_instructions_may_be_a_function_that_is_evaluated_once_per_session
 # --- history ---------------------------------------------------------------------------------------
 
 
-async def test_import_history_brings_a_conversation_from_elsewhere(tmp_path: Path) -> None:
+async def test_import_history_adds_an_external_conversation(tmp_path: Path) -> None:
     provider = ScriptedProvider(echo)
     async with Agent(provider, home=tmp_path) as agent:
         await agent.import_history(
@@ -273,7 +300,7 @@ async def test_import_history_brings_a_conversation_from_elsewhere(tmp_path: Pat
     ],
     ids=repr,
 )
-async def test_history_with_a_role_or_content_that_is_none_is_refused_whole(bad: Any) -> None:
+async def test_history_with_an_invalid_role_or_content_is_refused_whole(bad: Any) -> None:
     async with agent_of(echo) as agent:
         with pytest.raises(InputRefused, match="message 1 of the history"):
             await agent.import_history("old", [{"role": "user", "content": "fine"}, bad])
@@ -331,7 +358,7 @@ async def test_a_closed_agent_refuses_with_a_sentence(tmp_path: Path) -> None:
     await agent.aclose()
 
 
-async def test_closing_tells_whoever_waits_and_releases_the_home(tmp_path: Path) -> None:
+async def test_closing_notifies_waiting_callers_and_releases_the_home(tmp_path: Path) -> None:
     stall = Stall()
     agent = agent_of([stall], tmp_path)
     asking = asyncio.ensure_future(agent.run("s", "go", id="m1"))
@@ -356,7 +383,7 @@ async def test_f8_a_second_agent_on_the_same_home_is_refused(tmp_path: Path) -> 
     await second.aclose()
 
 
-async def test_an_agent_in_memory_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_in_memory_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAINSTAY_HOME", str(tmp_path / "home"))
     async with agent_of(echo) as agent:
         await agent.run("s", "hi")
@@ -375,7 +402,7 @@ async def test_the_home_is_by_default_where_the_environment_says(
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
 
 
-async def test_opentalon_021_state_is_kept_where_data_dir_says(tmp_path: Path) -> None:
+async def test_opentalon_021_state_is_stored_in_data_dir(tmp_path: Path) -> None:
     config = Config(state=StateSettings(data_dir=str(tmp_path / "state")))
     async with agent_of(echo, tmp_path / "home", config=config) as agent:
         await agent.run("s", "hi")
@@ -472,7 +499,7 @@ async def test_abort_finds_the_lane_of_a_sender() -> None:
         assert (await asking).outcome == Aborted()
 
 
-async def test_a_session_may_have_its_own_model_and_one_that_does_not_exist_is_told_in_the_reply() -> None:
+async def test_a_session_may_have_its_own_model_and_an_unknown_one_is_reported_in_the_reply() -> None:
     async with agent_of(echo) as agent:
         await agent.run("s", "hi")
         await agent.sessions.set_model("s", "nowhere/nothing")

@@ -1,4 +1,4 @@
-"""`agent.memory`, at home and from another process."""
+"""`agent.memory`, in the same process and through the socket of another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
-from support.library_world import DAY, World
+from support.memory_world import DAY, World
 
 from mainstay import Agent
 from mainstay.agent.memory import AgentMemory
@@ -62,21 +62,21 @@ class LibraryClient:
 
 
 @asynccontextmanager
-async def at_home(world: World, home: Path) -> AsyncIterator[AgentMemory]:
+async def in_process(world: World, home: Path) -> AsyncIterator[AgentMemory]:
     yield AgentMemory(LibraryClient(world))
 
 
 @asynccontextmanager
-async def from_afar(world: World, home: Path) -> AsyncIterator[AgentMemory]:
+async def through_socket(world: World, home: Path) -> AsyncIterator[AgentMemory]:
     async with serve_socket(single_workspace_callers(LibraryClient(world)), home):
         yield RemoteAgent(home).memory
 
 
-BOTH = pytest.mark.parametrize("reach", [at_home, from_afar], ids=["at home", "from afar"])
+BOTH = pytest.mark.parametrize("reach", [in_process, through_socket], ids=["at home", "from afar"])
 
 
 @BOTH
-async def test_every_question_is_answered_alike_at_home_and_from_afar(
+async def test_every_query_has_the_same_answer_in_process_and_through_the_socket(
     world: World, reach: Reach, tmp_path: Path
 ) -> None:
     async with reach(world, tmp_path) as memory:
@@ -141,7 +141,7 @@ async def test_errors_are_sentences(world: World, reach: Reach, tmp_path: Path) 
             await memory.remember("x", tags="home")
 
 
-def test_what_a_library_does_for_the_runtime_alone_is_no_operation(world: World) -> None:
+def test_internal_functions_of_the_memory_service_are_not_operations(world: World) -> None:
     offered = {entry.run.__name__ for entry in operations.ENTRIES}
     assert not {"connect", "read_result"} & offered
     assert all(hasattr(world.library, name) for name in ("connect", "read_result"))

@@ -32,7 +32,7 @@ def test_an_agent_that_cannot_be_made_says_why(arguments: dict[str, Any], error:
 
 
 @pytest.mark.parametrize("prompt", [None, 5, b"bytes", {"role": "user"}, [None], []])
-async def test_a_prompt_that_is_none_is_refused_and_nothing_is_kept(prompt: Any) -> None:
+async def test_an_invalid_prompt_is_refused_and_nothing_is_stored(prompt: Any) -> None:
     async with Agent(ScriptedProvider([]), home=":memory:") as agent:
         with pytest.raises(InputRefused):
             await agent.run("s", prompt)

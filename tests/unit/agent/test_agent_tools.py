@@ -87,7 +87,7 @@ async def test_loom_123_an_agent_that_is_not_trusted_can_be_limited_to_reading(t
         ({"builtin": ("all",), "fetch_private": ("nonsense",)}, "fetch_private"),
     ],
 )
-async def test_a_configuration_of_tools_that_makes_no_sense_is_one_sentence(
+async def test_an_invalid_configuration_of_tools_is_one_sentence(
     given: dict[str, Any], complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
@@ -157,7 +157,7 @@ async def test_always_is_remembered_for_the_workspace_and_can_be_revoked(tmp_pat
             await agent.approvals.approve("")
 
 
-async def test_a_message_to_another_agent_waits_in_its_lane_and_is_not_the_persons_word(tmp_path: Path) -> None:
+async def test_a_message_to_another_agent_waits_in_its_lane_and_is_not_from_the_person(tmp_path: Path) -> None:
     """LOOM-036: agents can send each other messages that wait in the receiver's lane."""
     script = [
         "ready",
@@ -250,7 +250,7 @@ async def test_the_mark_of_data_is_the_same_when_it_is_shown_again_and_differs_b
     assert os.stat(tmp_path / "a" / "key").st_mode & 0o077 == 0
 
 
-async def test_each_session_works_in_the_folder_it_was_told_to_also_after_a_restart(tmp_path: Path) -> None:
+async def test_each_session_works_in_its_given_folder_also_after_a_restart(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
@@ -304,7 +304,7 @@ async def test_results_that_read_like_an_attack_are_withheld_if_so_configured(tm
         assert "withheld" in result
 
 
-async def test_whoever_watches_sees_refused_calls_and_what_an_amended_one_runs_with(tmp_path: Path) -> None:
+async def test_a_watcher_sees_refused_calls_and_the_arguments_of_an_amended_call(tmp_path: Path) -> None:
     @tool
     async def send(to: str) -> str:
         return f"sent to {to}"

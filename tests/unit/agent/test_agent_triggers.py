@@ -13,7 +13,7 @@ import pytest
 
 from mainstay import Agent, Config
 from mainstay.config.schema import ToolSettings
-from mainstay.config.schema_skills import TriggerSettings, WebhookEntry
+from mainstay.config.schema_skills_patterns_triggers import TriggerSettings, WebhookEntry
 from mainstay.core.errors import ConfigError, InputRefused, MainstayError
 from mainstay.core.events import Received
 from mainstay.core.messages import Text
@@ -66,7 +66,7 @@ async def inputs(one: Agent, session: str) -> list[Received]:
 
 
 async def test_a_file_that_appears_is_a_prompt_and_goes_to_done(tmp_path: Path) -> None:
-    """GUPPY-097, GUPPY-101: the lane of its thread gets it, through the same door as a person's words."""
+    """GUPPY-097, GUPPY-101: the lane of its thread gets it, the same way as a person's messages."""
     home = tmp_path / "home"
     event(home, "before", text="first")  # GUPPY-104: it was there at the start
     async with agent(lambda context, options: "done", home) as one:
@@ -120,10 +120,10 @@ async def test_an_agent_prompts_itself_later_in_the_same_conversation(tmp_path: 
         *_, last = await inputs(one, "s")
         [part] = last.parts
         assert isinstance(part, Text)
-        assert (part.text, part.origin) == ("tea is ready", "schedule")  # nobody's own words: they open no destination
+        assert (part.text, part.origin) == ("tea is ready", "schedule")  # no person's text: it opens no destination
 
 
-async def test_what_a_tainted_agent_scheduled_is_asked_about_first(tmp_path: Path) -> None:
+async def test_a_schedule_of_a_tainted_agent_needs_an_approval(tmp_path: Path) -> None:
     home = tmp_path / "home"
     script = [
         Call("read", {"path": "page.txt"}),
@@ -192,7 +192,7 @@ async def test_triggers_are_added_paused_run_and_removed_by_the_library(tmp_path
             await one.triggers.remove("daily")
 
 
-async def test_a_webhook_is_an_input_like_any_other_and_its_words_are_from_outside(tmp_path: Path) -> None:
+async def test_a_webhook_is_an_input_like_any_other_and_its_text_is_untrusted(tmp_path: Path) -> None:
     """MICLAW-065"""
     home = tmp_path / "home"
     secret = "a secret that nobody guesses"
@@ -241,7 +241,7 @@ async def test_a_webhook_without_a_secret_is_not_served(tmp_path: Path) -> None:
                 await one.triggers.app()
 
 
-async def test_an_agent_without_a_home_keeps_no_triggers() -> None:
+async def test_an_agent_without_a_home_stores_no_triggers() -> None:
     async with Agent(ScriptedProvider(["x"]), home=":memory:") as one:
         with pytest.raises(InputRefused, match="without a home"):
             await one.triggers.list()
@@ -264,7 +264,7 @@ async def test_two_workspaces_of_one_home_never_both_fire_what_names_none_of_the
         await ran(one, "both")
 
 
-async def test_the_only_workspace_of_a_home_fires_what_names_none(tmp_path: Path) -> None:
+async def test_the_only_workspace_of_a_home_fires_triggers_without_a_workspace(tmp_path: Path) -> None:
     home = tmp_path / "home"
     event(home, "any")
     async with agent(lambda context, options: "done", home, workspace="family") as one:
@@ -285,13 +285,13 @@ async def test_a_trigger_is_no_answer_to_a_question_and_waits_until_there_is_one
             return any("approval" in status.waiting for status in await one.triggers.list())
 
         await until(waits)
-        [pending] = await one.approvals.list()  # nobody has said no
+        [pending] = await one.approvals.list()  # no approval was denied
         await one.approvals.deny(pending.asked.id)
         [run] = await ran(one, "hourly")
         assert run.outcome == "answered"
 
 
-async def test_what_cannot_be_scheduled_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+async def test_an_invalid_schedule_is_refused_before_the_approval(tmp_path: Path) -> None:
     home = tmp_path / "home"
     wrong = [{"when": "yesterday", "text": "x"}, {"when": "0 9 * * *"}, {"when": "2020-01-01T00:00", "text": "x"}]
     calls = [Call("schedule", {"action": "add", **given}) for given in wrong]
@@ -311,3 +311,24 @@ async def test_a_tool_that_is_handed_over_takes_the_place_of_the_built_in_one(tm
         await one.run("s", "go")
         assert len(await scheduler.list("s")) == 1
         assert await one.triggers.list() == []
+
+
+async def test_removing_an_invalid_trigger_deletes_its_file_and_its_reason(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with agent(["hello"], home) as one:
+        await one.triggers.start()
+        event(home, "odd", type="sometimes")
+        invalid = home / "events" / "failed" / "odd.json"
+
+        async def is_listed() -> bool:
+            return invalid.exists() and [status.name for status in await one.triggers.list()] == ["odd"]
+
+        await until(is_listed)
+        await one.triggers.remove("odd")
+        assert list(invalid.parent.iterdir()) == []
+        invalid.write_text("{}")  # of an earlier process
+        await one.triggers.remove("odd")
+        assert list(invalid.parent.iterdir()) == []
+        assert await one.triggers.list() == []
+        with pytest.raises(MainstayError, match="there is no trigger"):
+            await one.triggers.remove("odd")

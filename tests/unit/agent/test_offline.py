@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent
-from mainstay.agent.offline import open_offline_agent
+from mainstay.agent.offline_agent import open_offline_agent
 from mainstay.config.schema import Config
 from mainstay.core.errors import HomeTaken, InputRefused, SessionArchived, SessionUnknown
 from mainstay.core.events import MessageAdded, SessionChanged
@@ -58,7 +58,7 @@ async def test_a_session_is_loaded_and_changed_without_its_model(tmp_path: Path)
         assert (await offline.sessions.replay("s")).is_identical
 
 
-async def test_a_turn_that_is_unfinished_stays_so_whatever_is_changed(tmp_path: Path) -> None:
+async def test_an_unfinished_turn_stays_unfinished_after_any_change(tmp_path: Path) -> None:
     stall = Stall("never said")
     async with Agent(ScriptedProvider([stall]), home=tmp_path) as agent:
         asking = asyncio.ensure_future(agent.run("s", "take your time"))

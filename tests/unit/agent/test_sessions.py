@@ -19,7 +19,8 @@ from mainstay.core.journal import decode_event, encode_event
 from mainstay.core.messages import FinishReason, Text, ToolCall, ToolResult
 from mainstay.core.ports import StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.observe.session_export import full_history
-from mainstay.operations.sessions import read_journal
+from mainstay.operations import sessions
+from mainstay.operations.sessions import ReadSessionExport, read_journal
 from mainstay.testing import Call, Pieces, Raise, ScriptedProvider, Stall
 
 
@@ -114,7 +115,7 @@ async def test_a_fork_has_the_whole_past_and_both_go_on_separately(home: Any) ->
             assert (await agent.sessions.replay(key)).is_identical
 
 
-async def test_a_fork_may_have_a_name_that_was_looked_at_before(home: Any) -> None:
+async def test_a_fork_may_have_a_name_that_was_read_before(home: Any) -> None:
     async with Agent(ScriptedProvider(echo), home=home) as agent:
         await agent.run("a", "one")
         assert await agent.profile("b").get() == {}
@@ -248,6 +249,32 @@ def _add() -> list[Any]:
     return [ToolCallPiece(0, "add", '{"a":2,"b":3}'), StreamFinished(FinishReason.TOOL_CALLS)]
 
 
+async def test_an_export_is_read_in_pages_that_end_at_a_count_or_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(limit: int) -> tuple[list[str], int]:
+        lines: list[str] = []
+        after: int | None = 0
+        pages = 0
+        while after is not None:
+            page = await agent.execute(ReadSessionExport(session="s", file="context", after=after, limit=limit))
+            lines += page.lines
+            after, pages = page.next, pages + 1
+        return lines, pages
+
+    async with Agent(ScriptedProvider(["one", "two"]), home=tmp_path / "home") as agent:
+        for text in ("a", "b"):
+            await agent.run("s", text)
+        await agent.sessions.export("s", tmp_path / "out")
+        written = (tmp_path / "out" / "context.jsonl").read_text().splitlines()
+        assert await read(limit=1_000) == (written, 1)
+        assert await read(limit=2) == (written, -(-len(written) // 2))
+        monkeypatch.setattr(sessions, "EXPORT_PAGE_BYTES", 1)
+        assert await read(limit=1_000) == (written, len(written))
+        beyond = await agent.execute(ReadSessionExport(session="s", after=1_000))
+        assert (beyond.lines, beyond.next) == ([], None)
+
+
 async def test_an_export_is_whole_or_not_at_all(tmp_path: Path) -> None:
     async with Agent(ScriptedProvider(echo), home=":memory:") as agent:
         await agent.run("s", "one")
@@ -291,6 +318,19 @@ async def test_a_replay_under_other_than_the_default_bounds_is_identical_too() -
         assert result.is_identical, result.difference
 
 
+async def test_a_session_replays_identically_after_the_limits_were_changed(tmp_path: Path) -> None:
+    def endless(context: Any, options: Any) -> Any:
+        return Call("add", {"a": 1, "b": options.step}) if options.tool_choice == "auto" else "enough"
+
+    recorded, changed = Config(limits=Limits(steps_max=5)), Config(limits=Limits(steps_max=2, tool_calls_max=3))
+    async with Agent(ScriptedProvider(endless), tools=[add], home=tmp_path, config=recorded) as agent:
+        await agent.run("s", "go")
+    async with Agent(ScriptedProvider(endless), tools=[add], home=tmp_path, config=changed) as agent:
+        await agent.run("s", "go on")
+        result = await agent.sessions.replay("s")
+        assert (result.is_identical, result.turns) == (True, 2), result.difference
+
+
 async def test_a_replay_says_what_differs() -> None:
     async with Agent(ScriptedProvider([Call("add", {"a": 1, "b": 2}), "3"]), tools=[add], home=":memory:") as agent:
         await agent.run("s", "go")
@@ -323,7 +363,7 @@ async def test_delete_forgets_what_was_said_and_the_name_may_be_used_again(home:
         assert (await agent.sessions.get("s")).messages == 2
 
 
-async def test_delete_ends_the_running_turn_and_what_waits_and_tells_whoever_waited() -> None:
+async def test_delete_ends_the_running_turn_and_the_queue_and_notifies_waiting_callers() -> None:
     stall = Stall()
     async with Agent(ScriptedProvider([stall, "anew"]), home=":memory:") as agent:
         running = asyncio.ensure_future(agent.run("s", "running"))
@@ -340,7 +380,7 @@ async def test_delete_ends_the_running_turn_and_what_waits_and_tells_whoever_wai
         assert (await agent.run("s", "hello")).text == "anew"
 
 
-async def test_a_session_that_is_used_while_it_is_being_deleted_does_not_come_back(
+async def test_a_session_that_is_used_while_it_is_being_deleted_stays_deleted(
     home: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is sent between the end of its lane and the erasure of its records is refused."""
@@ -381,7 +421,7 @@ async def test_a_delete_that_fails_leaves_the_session_usable(home: Any, monkeypa
 
 
 @pytest.mark.parametrize("size", [20, 3_000, 200_000], ids=["short", "page", "many pages"])
-async def test_what_was_deleted_is_gone_from_the_bytes_of_the_database(tmp_path: Path, size: int) -> None:
+async def test_deleted_sessions_are_gone_from_the_bytes_of_the_database(tmp_path: Path, size: int) -> None:
     """Among sessions that live on, before and after it was restarted."""
     canary = "canary-7f3a9c"
     said = (f"{canary} " * (size // 14 + 1))[:size]

@@ -1,4 +1,4 @@
-"""A folder of documents as tools: found by words, read on in, fresh, and never left."""
+"""A folder of documents as tools: full-text search, paging, changed files, and confinement to the folder."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def backend(
 # --- what is there -------------------------------------------------------------------------------
 
 
-async def test_what_is_there_is_listed_and_part_of_the_fixed_section(tmp_path: Path) -> None:
+async def test_documents_are_listed_and_part_of_the_fixed_section(tmp_path: Path) -> None:
     """LOOM-018: what a backend holds is part of the fixed section."""
     docs = backend(library(tmp_path), about="About boats.")
     await docs.start()
@@ -141,7 +141,7 @@ async def test_a_document_is_read_on_in_by_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
-async def test_a_line_without_end_is_cut_wherever_it_is_shown(tmp_path: Path, size: int) -> None:
+async def test_a_line_without_end_is_cut_in_every_output(tmp_path: Path, size: int) -> None:
     (tmp_path / "one.json").write_text("[" + "1," * size + '"needle",' + "2," * size + "3]")
     query = backend(tmp_path).tools[1]
     assert len(await run(query, path="one.json")) < 20_000
@@ -150,7 +150,7 @@ async def test_a_line_without_end_is_cut_wherever_it_is_shown(tmp_path: Path, si
         assert "needle" in await run(query, text="needle")
 
 
-async def test_what_is_not_in_the_library_cannot_be_read(tmp_path: Path) -> None:
+async def test_files_outside_the_folder_cannot_be_read(tmp_path: Path) -> None:
     root = library(tmp_path)
     (tmp_path / "outside.md").write_text("outside spinnaker")
     os.symlink(tmp_path / "outside.md", root / "link.md")
@@ -193,7 +193,7 @@ async def test_a_scope_holds_for_finding_listing_and_reading(tmp_path: Path) -> 
     assert "Sails" in await run(docs.tools[1], path="guide/sails.md")
 
 
-async def test_what_is_protected_is_no_document(tmp_path: Path) -> None:
+async def test_a_protected_file_is_no_document(tmp_path: Path) -> None:
     root = library(tmp_path)
     docs = backend(root, protected_paths=(str(root / "data"), str(root / "guide" / "sails.md")))
     assert "data" not in await run(docs.tools[0])
@@ -207,7 +207,7 @@ async def test_what_is_protected_is_no_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a file"])
-async def test_what_changed_is_found_by_the_next_question(tmp_path: Path, kept: bool) -> None:
+async def test_changed_documents_are_found_by_the_next_query(tmp_path: Path, kept: bool) -> None:
     root = library(tmp_path)
     docs = backend(root, index_path=str(tmp_path / "index.db") if kept else "")
     query = docs.tools[1]
@@ -224,7 +224,7 @@ async def test_what_changed_is_found_by_the_next_question(tmp_path: Path, kept: 
     await docs.close()
 
 
-async def test_a_kept_index_is_taken_up_again_and_only_if_it_is_of_this_folder(tmp_path: Path) -> None:
+async def test_a_stored_index_is_reused_only_for_the_same_folder(tmp_path: Path) -> None:
     root, kept = library(tmp_path), tmp_path / "index.db"
     first = DocumentIndex(str(root), (), str(kept))
     assert first.search_passages("spinnaker", "", 0, 8, lambda: False).passages
@@ -293,7 +293,7 @@ def test_passages_have_all_lines_once_and_are_bounded() -> None:
         assert all(len(text) <= PASSAGE_CHARS_MAX + 400 for _, _, text in passages)
 
 
-async def test_what_the_owner_must_mend_is_said_when_it_starts(tmp_path: Path) -> None:
+async def test_configuration_errors_are_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         await backend(tmp_path / "nowhere").start()
     with pytest.raises(ConfigError, match="documents are read-only"):

@@ -1,4 +1,4 @@
-"""An API under attack: by values that want to be more than values, by descriptions, and by the server itself."""
+"""Attacks on a REST backend: by argument values, by descriptions, and by the server itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainstay.backends.rest.backend import RestBackend
 from mainstay.backends.rest.manifest import RestScope, RestSettings
 from mainstay.backends.rest.openapi import ApiOperation, OpenApiDocument
 from mainstay.backends.rest.request_builder import RequestBuilder
-from mainstay.backends.rest.schemas import SchemaFormatter
+from mainstay.backends.rest.schema_converters import SchemaFormatter
 from mainstay.backends.rest.scope import RestScopeMatcher
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.io.http_client import HttpRequestRefused
@@ -78,9 +78,11 @@ async def test_a_value_of_several_steps_goes_down_only(tmp_path: Path, value: st
         assert server.asked == []
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(value=st.text(max_size=40) | st.text(alphabet="./\\%2eEfF?#&=;:@~ ", max_size=20))
-def test_whatever_is_sent_has_the_form_of_the_description(value: str) -> None:
+def test_every_request_that_is_sent_matches_the_description(value: str) -> None:
     description = OpenApiDocument(described(USERS))
     maker = RequestBuilder(description, parse_url("https://api.example/v1"), ())
     asked = description.load_details(description.operations["user"])
@@ -127,7 +129,7 @@ async def test_a_spread_object_does_not_pass_for_other_parameters(tmp_path: Path
     assert [asked.target for asked in server.asked] == ["/a?n=1&x=2"]
 
 
-async def test_nobody_asks_for_another_method_by_a_header_or_a_parameter(tmp_path: Path) -> None:
+async def test_a_header_or_a_parameter_cannot_override_the_method(tmp_path: Path) -> None:
     names = ("X-HTTP-Method-Override", "x-method-override", "X-Original-URL")
     paths = {"/a": {"get": operation("a", *(parameter(one, "header") for one in names), parameter("_method", "query"))}}
     async with ApiServer() as server:
@@ -139,7 +141,7 @@ async def test_nobody_asks_for_another_method_by_a_header_or_a_parameter(tmp_pat
         assert server.asked == []
 
 
-async def test_a_description_cannot_make_a_value_our_host_or_length(tmp_path: Path) -> None:
+async def test_a_description_cannot_set_our_host_or_length_header(tmp_path: Path) -> None:
     paths = {"/a": {"get": operation("a", parameter("Host", "header"), parameter("Transfer-Encoding", "header"))}}
     async with ApiServer() as server:
         query = backend(tmp_path, described(paths), url=server.url).tools[1]
@@ -214,7 +216,7 @@ async def test_a_path_that_could_be_read_as_another_is_left_out(tmp_path: Path) 
 
 
 @given(st.text(alphabet="/abexport{}.%*", max_size=20))
-def test_a_scope_never_fails_whatever_the_path(path: str) -> None:
+def test_a_scope_never_fails_on_any_path(path: str) -> None:
     scope = RestScopeMatcher(("/pets/**",), (), write=False)
     one = ApiOperation(id="x", method="GET", path="/pets/{id}")
     assert scope.build_path_check(one, [])(f"/pets/{path}") in (True, False)
@@ -401,5 +403,5 @@ KEYWORDS = [
         max_leaves=20,
     )
 )
-def test_whatever_stands_where_a_schema_should_is_shown_somehow(schema: Any) -> None:
+def test_any_value_in_place_of_a_schema_is_shown(schema: Any) -> None:
     assert len(SchemaFormatter(OpenApiDocument(described({}))).format_schema(schema)) < 20_000

@@ -281,12 +281,12 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("reply", "said"), ANSWERS.values(), ids=ANSWERS.keys())
-async def test_answers_are_told_by_their_useful_part(tmp_path: Path, reply: bytes, said: str) -> None:
+async def test_answers_are_reduced_to_their_useful_part(tmp_path: Path, reply: bytes, said: str) -> None:
     async with ApiServer(reply) as server:
         assert (await run(backend(tmp_path, server).tools[1], operation="exportPets")).endswith(said)
 
 
-async def test_an_error_is_told_in_the_servers_words_and_bounded(tmp_path: Path) -> None:
+async def test_an_error_is_shown_in_the_servers_words_and_bounded(tmp_path: Path) -> None:
     for reply, said in (
         (answer({"message": "no such pet", "documentation_url": "https://x"}, status=404), "HTTP 404: no such pet"),
         (answer({"errors": [{"field": "a"}]}, status=422), r'HTTP 422: \[?{"field":"a"}'),
@@ -302,7 +302,7 @@ async def test_an_error_is_told_in_the_servers_words_and_bounded(tmp_path: Path)
     assert len(str(refused.value)) < 1_100
 
 
-async def test_what_the_owner_sends_along_is_never_shown_even_if_the_server_says_it_back(tmp_path: Path) -> None:
+async def test_the_owners_headers_are_never_shown_even_if_the_server_repeats_them(tmp_path: Path) -> None:
     def echo(asked: Asked) -> bytes:
         padded = {"message": "x" * 990 + asked.headers["authorization"], "headers": asked.headers}
         return answer(padded, status=400 if asked.path.endswith("/1") else 200)
@@ -454,7 +454,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("more", BAD.values(), ids=BAD.keys())
-async def test_what_the_owner_must_mend_is_said_when_it_starts(tmp_path: Path, more: dict[str, Any]) -> None:
+async def test_configuration_errors_are_reported_at_the_start(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         await backend(tmp_path, **more).start()
 
@@ -462,7 +462,7 @@ async def test_what_the_owner_must_mend_is_said_when_it_starts(tmp_path: Path, m
 @pytest.mark.parametrize(
     "text", [b"", b"[]", b"{", b"\xff\xfe", b"a: [", b'{"openapi": "4.0"}', b'{"paths": 3}', b"[" * 9999]
 )
-async def test_what_is_no_description_is_said_in_a_sentence(tmp_path: Path, text: bytes) -> None:
+async def test_an_invalid_description_is_reported_in_a_sentence(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "x.json"
     file.write_bytes(text)
     with pytest.raises(ConfigError, match=r"backends\.pets: "):

@@ -1,4 +1,4 @@
-"""What a scope grants, and how."""
+"""Which tables a scope grants."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_where_names_ignore_case_so_do_patterns() -> None:
 
 
 @pytest.mark.parametrize("tables", [(), ("*",), ("pg_*.*",), ("*.pg_class",)])
-def test_the_databases_own_is_never_meant_by_a_pattern(tables: tuple[str, ...]) -> None:
+def test_system_tables_are_never_covered_by_a_pattern(tables: tuple[str, ...]) -> None:
     assert grant(SqlScope(tables=tables), relation("db/pg_catalog/pg_class", system=True)) == ""
     assert grant(SqlScope(schemas=("*",)), relation("db/pg_catalog/pg_class", system=True)) == ""
 
@@ -71,7 +71,7 @@ def test_the_databases_own_is_granted_where_its_schema_is_named() -> None:
     assert grant(SqlScope(tables=("pg_catalog.pg_class",)), own) == "name"
 
 
-def test_what_an_index_keeps_for_itself_is_granted_by_its_name_alone() -> None:
+def test_shadow_tables_of_an_index_are_granted_only_by_name() -> None:
     kept = relation("main/main/docs_content", kind="shadow table")
     assert grant(SqlScope(tables=("docs*",)), kept, usual="main") == ""
     assert grant(SqlScope(), kept, usual="main") == ""
@@ -79,6 +79,6 @@ def test_what_an_index_keeps_for_itself_is_granted_by_its_name_alone() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "a.b.c.d", "a..b", "."])
-def test_a_pattern_that_is_none_is_refused_at_once(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused_at_once(pattern: str) -> None:
     with pytest.raises(ConfigError):
         SqlScopeMatcher(SqlScope(tables=(pattern,)), ("public",), str)

@@ -74,7 +74,7 @@ async def test_only_a_change_is_a_sink_and_it_goes_to_the_backend(path: Path) ->
     assert reach.destinations == ("backend:shop",)
 
 
-async def test_what_is_private_is_labelled_so_even_where_it_fails(path: Path) -> None:
+async def test_private_data_is_labelled_even_in_an_error(path: Path) -> None:
     query = backend(path, private=True).tools[1]
     _, made = await call(query, '{"sql": "SELECT 1"}')
     assert made.private
@@ -102,7 +102,7 @@ async def test_LOOM_018_the_schema_joins_the_fixed_section_within_its_budget(tmp
     assert "[1 to 100 of 200; go on with offset=100]" in await one.describe(None, None)
 
 
-async def test_a_name_in_the_database_stays_a_name_whatever_it_says(tmp_path: Path) -> None:
+async def test_a_name_in_the_database_stays_a_name_with_any_content(tmp_path: Path) -> None:
     made = tmp_path / "odd.db"
     db = apsw.Connection(str(made))
     db.execute(
@@ -176,7 +176,7 @@ async def test_a_file_that_is_missing_or_no_database_is_said_in_a_sentence_and_n
         *("mysql://u:hunter2@h:port/db", "mysql://u:hunter2@h/db?local_infile=1"),
     ],
 )
-def test_an_address_that_is_none_is_refused_without_telling_its_password(url: str) -> None:
+def test_an_invalid_address_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SqlBackend("shop", SqlSettings(url=url))
     assert "hunter2" not in str(caught.value)
@@ -242,7 +242,7 @@ async def test_upserts_and_foreign_keys_work_and_cascades_stay_within_reach(path
     db.close()
 
 
-async def test_two_who_ask_too_much_do_not_keep_a_third_from_it(path: Path) -> None:
+async def test_two_expensive_queries_do_not_block_a_third(path: Path) -> None:
     one = backend(path, timeout_s=1.0)
     bomb = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS bomb FROM n"
     slow = [asyncio.ensure_future(one.query(bomb, None)) for _ in range(2)]
@@ -255,14 +255,14 @@ async def test_two_who_ask_too_much_do_not_keep_a_third_from_it(path: Path) -> N
 @pytest.mark.parametrize(
     "sql", ["DELETE FROM orders", "update orders set note = 1", "DROP TABLE orders", "SELECT 1", "", "x" * 30_000]
 )
-def test_nobody_is_asked_about_a_change_that_can_never_run(path: Path, sql: str) -> None:
+def test_a_change_that_can_never_run_is_refused_before_the_approval(path: Path, sql: str) -> None:
     """Reading the arguments comes before the question to the owner."""
     change = backend(path, write=True).tools[2]
     with pytest.raises(BadArguments):
         change.parse(msgspec.json.encode({"sql": sql}).decode())
 
 
-async def test_the_file_is_free_for_others_while_a_change_is_judged(path: Path) -> None:
+async def test_the_file_is_not_locked_while_a_change_is_checked(path: Path) -> None:
     owner = apsw.Connection(str(path))
 
     def slowly(judge: StatementChecker) -> CheckedStatement:
@@ -274,7 +274,7 @@ async def test_the_file_is_free_for_others_while_a_change_is_judged(path: Path) 
     owner.close()
 
 
-async def test_a_change_does_not_run_if_the_tables_became_others_after_it_was_judged(path: Path) -> None:
+async def test_a_change_does_not_run_if_the_tables_changed_after_the_check(path: Path) -> None:
     owner = apsw.Connection(str(path))
 
     def late(judge: StatementChecker) -> CheckedStatement:
@@ -328,7 +328,7 @@ _LATE = (
         *(f"h LIKE '%{'a' * 180}b%'", f"h LIKE '%{'a' * 40}b%'", f"h GLOB '*{'a' * 40}b*'"),
     ],
 )
-async def test_what_is_told_to_be_stopped_has_stopped_a_moment_later(path: Path, part: str) -> None:
+async def test_a_cancelled_query_stops_a_moment_later(path: Path, part: str) -> None:
     """SQLite cannot be stopped within a row: here a row has hundreds of calls that take long."""
     asked = f"{_LATE} SELECT {', '.join([part] * min(300, 15_000 // len(part)))} FROM v, w"
     with contextlib.suppress(BackendRefused):
@@ -337,7 +337,7 @@ async def test_what_is_told_to_be_stopped_has_stopped_a_moment_later(path: Path,
     owner = apsw.Connection(str(path))
     while True:
         try:
-            owner.execute("BEGIN EXCLUSIVE; ROLLBACK")  # nobody reads any more
+            owner.execute("BEGIN EXCLUSIVE; ROLLBACK")  # no client reads any more
             break
         except apsw.BusyError:
             assert time.monotonic() < deadline
@@ -381,7 +381,7 @@ def test_a_function_that_is_bounded_answers_as_sqlites_own_does(name: str) -> No
             assert said[0] == said[1], given
 
 
-async def test_a_text_that_is_none_is_said_in_a_sentence(path: Path) -> None:
+async def test_an_invalid_text_is_reported_in_a_sentence(path: Path) -> None:
     for sql in ("SELECT CAST(x'ff' AS TEXT)", "SELECT instr(CAST(x'ff' AS TEXT), 'a')"):
         with pytest.raises(BackendRefused, match="no UTF-8"):
             print(await backend(path).query(sql, None))

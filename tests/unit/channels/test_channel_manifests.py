@@ -17,6 +17,7 @@ import pytest
 from msgspec import Meta
 
 from mainstay import channels
+from mainstay.channels.styled_text import _create_parser
 from mainstay.cli.commands import init_channel
 from mainstay.cli.commands.doctor_gateway_checks import check_gateway
 from mainstay.cli.main import main
@@ -26,7 +27,7 @@ from mainstay.config.loader import list_values, load_config
 from mainstay.config.reference import render_page
 from mainstay.core import components
 from mainstay.core.channel_settings import ChannelComponent, ChannelSettings, find_channel_component
-from mainstay.core.components import SetupStep
+from mainstay.core.components import ConditionalSetupStep
 from mainstay.core.errors import ConfigError
 from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.settings import Secret, list_secret_settings
@@ -51,7 +52,7 @@ PIGEON = ChannelComponent(
     factory="fake_pigeon:build",
     required={"loft": "/srv/loft"},
     secrets=(("whistle",),),
-    setup=("build {loft}", SetupStep("buy {corn} grains", given="corn")),
+    setup=("build {loft}", ConditionalSetupStep("buy {corn} grains", given="corn")),
     check="fake_pigeon:check_pigeon",
 )
 
@@ -246,8 +247,8 @@ COMPONENT = ChannelComponent(name={name!r}, summary="x", settings=Settings, fact
     ("source", "sentence"),
     [
         ("1 / 0", "the channel 'duck' of duck-channel cannot be loaded: ZeroDivisionError: division by zero"),
-        ("COMPONENT = 5", "the channel 'duck' of duck-channel is no manifest: duck_channel:COMPONENT must be a"),
-        (CHANNEL.format(name="goose", more=""), "the channel 'duck' of duck-channel is no manifest"),
+        ("COMPONENT = 5", "the channel 'duck' of duck-channel has no valid manifest: duck_channel:COMPONENT must be a"),
+        (CHANNEL.format(name="goose", more=""), "the channel 'duck' of duck-channel has no valid manifest"),
         (CHANNEL.format(name="duck", more="required={'pond': 'x'}"), "names the setting 'pond', which Settings"),
         (CHANNEL.format(name="duck", more="secrets=(('pin',),)"), "names the secret 'pin', whose type is not mainstay"),
     ],
@@ -264,7 +265,7 @@ def test_a_manifest_that_cannot_be_used_is_reported_with_its_distribution_and_br
     configure(home, "channels:\n  duck: {}\n")
     with pytest.raises(ConfigError) as failed:
         load_config(home, env={})
-    assert str(failed.value).startswith("mainstay.yaml line 2: the ")
+    assert str(failed.value).startswith("the "), "the line of the configuration is not to blame"
     assert sentence in str(failed.value)
 
 
@@ -279,3 +280,12 @@ def test_a_distribution_cannot_take_the_name_of_a_built_in_channel(
 def test_choices_are_read_only_when_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "component_names", lambda kind: pytest.fail("not needed"))
     assert isinstance(build_parser().parse_args(["channel", "list"]), argparse.Namespace)
+
+
+def test_a_missing_parser_is_installed_with_a_channel_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(ConfigError) as failed:
+        _create_parser.__wrapped__()
+    needing = [one for one in components.list_components("channel") if "markdown_it" in one.libraries]
+    assert len(needing) == 3
+    assert str(failed.value).endswith(": " + ", or ".join(one.install for one in needing))

@@ -25,7 +25,7 @@ from mainstay.channels.discord.markup import markdown_to_discord
         ("", ""),
     ],
 )
-def test_what_discord_knows_stays_and_the_rest_is_shown_as_well_as_can_be(text: str, shown: str) -> None:
+def test_markup_that_discord_supports_stays_and_the_rest_is_approximated(text: str, shown: str) -> None:
     assert markdown_to_discord(text) == shown
 
 
@@ -54,7 +54,7 @@ def test_our_name_at_the_beginning_goes(text: str, rest: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<@77> hi", "hi <@7>", "<@&7> hi", "@everyone hi"])
-def test_somebody_elses_name_stays(text: str) -> None:
+def test_mentions_of_other_users_stay(text: str) -> None:
     assert strip_mention(text, 7) == (text, False)
 
 
@@ -69,7 +69,7 @@ def test_somebody_elses_name_stays(text: str) -> None:
         (None, None, DiscordRoomAndThread("9")),
     ],
 )
-def test_a_channel_of_discords_is_a_room_a_thread_or_a_talk_of_two(
+def test_a_discord_channel_is_a_room_a_thread_or_a_direct_message(
     kind: int | None, parent: int | None, place: DiscordRoomAndThread
 ) -> None:
     assert locate_channel(9, kind, parent) == place

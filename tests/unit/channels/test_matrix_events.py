@@ -1,4 +1,4 @@
-"""What Matrix's people may write into events, and what is made of it."""
+"""Decoding of Matrix events with any content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def event(content: Any, **more: Any) -> MatrixEvent:
     return decode_events([msgspec.Raw(msgspec.json.encode({**frame, "content": content, **more}))])[0]
 
 
-def heard(content: Any, place: MatrixEventRoom = ROOM, **more: Any) -> IncomingMessage | None:
+def decode_event(content: Any, place: MatrixEventRoom = ROOM, **more: Any) -> IncomingMessage | None:
     return decode_message(event(content, **more), US, place, "Ann")
 
 
@@ -56,7 +56,7 @@ def said(body: str, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_our_name_at_the_beginning_is_a_mention_and_goes(body: str, text: str) -> None:
-    found = heard(said(body))
+    found = decode_event(said(body))
     assert found is not None
     assert (found.mentioned, found.text, found.address.thread) == (True, text, "$1")
 
@@ -65,14 +65,14 @@ def test_our_name_at_the_beginning_is_a_mention_and_goes(body: str, text: str) -
     "body",
     ["The Agent is a film", "the agents: hello", "@agentx hello", "@agent-two: hi", "hello The Agent: x", "agent: x"],
 )
-def test_a_word_that_only_looks_like_our_name_is_none(body: str) -> None:
-    found = heard(said(body))
+def test_a_word_that_only_looks_like_our_name_is_not_a_mention(body: str) -> None:
+    found = decode_event(said(body))
     assert found is not None
     assert (found.mentioned, found.text, found.address.thread) == (False, body, "")
 
 
-def test_a_mention_in_a_talk_of_two_begins_no_thread() -> None:
-    found = heard(said("hello", **{"m.mentions": {"user_ids": [US.user]}}), DIRECT)
+def test_a_mention_in_a_direct_room_starts_no_thread() -> None:
+    found = decode_event(said("hello", **{"m.mentions": {"user_ids": [US.user]}}), DIRECT)
     assert found is not None
     assert (found.mentioned, found.direct, found.address.thread) == (True, True, "")
 
@@ -92,15 +92,15 @@ def test_a_mention_in_a_talk_of_two_begins_no_thread() -> None:
     ],
     ids=str,
 )
-def test_what_is_no_message_is_not_heard(content: Any) -> None:
-    assert heard(content) is None
+def test_events_that_are_no_messages_are_ignored(content: Any) -> None:
+    assert decode_event(content) is None
 
 
 @pytest.mark.parametrize(
     "frame", [{"event_id": ""}, {"event_id": "1"}, {"event_id": "$" * 300}, {"sender": ""}], ids=str
 )
-def test_an_event_without_a_name_or_a_sender_is_not_heard(frame: dict[str, str]) -> None:
-    assert heard(said("x"), **frame) is None
+def test_an_event_without_a_name_or_a_sender_is_ignored(frame: dict[str, str]) -> None:
+    assert decode_event(said("x"), **frame) is None
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_an_event_without_a_name_or_a_sender_is_not_heard(frame: dict[str, str])
     ],
     ids=str,
 )
-def test_a_part_that_makes_no_sense_spoils_only_itself(more: dict[str, Any]) -> None:
-    found = heard(said("hello", **more))
+def test_an_invalid_part_affects_only_itself(more: dict[str, Any]) -> None:
+    found = decode_event(said("hello", **more))
     assert found is not None
     assert (found.text, found.mentioned, found.address.thread, found.files) == ("hello", False, "", ())
 
@@ -134,8 +134,8 @@ def test_a_time_to_come_is_now_and_a_name_is_one_line() -> None:
 
 def test_a_file_has_its_name_beside_what_is_said_of_it() -> None:
     file = {"msgtype": "m.image", "url": "mxc://example.org/abc", "info": {"mimetype": "image/png", "size": 7}}
-    named = heard({**file, "body": "cat.png"})
-    told = heard({**file, "body": "The Agent: look", "filename": "cat.png"})
+    named = decode_event({**file, "body": "cat.png"})
+    told = decode_event({**file, "body": "The Agent: look", "filename": "cat.png"})
     assert named is not None
     assert told is not None
     expected = (IncomingFile(ref="mxc://example.org/abc", name="cat.png", mime="image/png", size=7),)
@@ -147,22 +147,22 @@ def test_a_file_has_its_name_beside_what_is_said_of_it() -> None:
     "url", ["http://127.0.0.1/x", "mxc://example.org/../../x", "mxc://example.org/a?b", "mxc:///x", "mxc://a@b/x"]
 )
 def test_a_file_that_is_not_on_a_homeserver_is_left_out(url: str) -> None:
-    found = heard({"msgtype": "m.file", "body": "x", "url": url})
+    found = decode_event({"msgtype": "m.file", "body": "x", "url": url})
     assert found is not None
     assert found.files == ()
 
 
-def test_the_quotation_above_a_reply_goes_and_others_stay() -> None:
+def test_the_quotation_above_a_reply_is_removed_and_others_stay() -> None:
     reply = {"m.relates_to": {"m.in_reply_to": {"event_id": "$0"}}}
-    quoted = heard(said("> <@ann:example.org> The Agent: do it\n> now\n\nno, do not", **reply))
-    own = heard(said("> somebody's words\n\nwhat of these?", **reply))
+    quoted = decode_event(said("> <@ann:example.org> The Agent: do it\n> now\n\nno, do not", **reply))
+    own = decode_event(said("> somebody's words\n\nwhat of these?", **reply))
     assert quoted is not None
     assert own is not None
     assert (quoted.text, quoted.mentioned) == ("no, do not", False)
     assert own.text == "> somebody's words\n\nwhat of these?"
 
 
-def test_one_bad_event_of_a_sync_spoils_no_other() -> None:
+def test_one_invalid_event_of_a_sync_affects_no_other() -> None:
     raw = b"""{"next_batch": "s2", "surprise": [1], "rooms": {"join": {"!r": {"timeline": {"events": [
         5, null, {"type": 3}, {"content": {}}, {"type": "m.room.message", "origin_server_ts": 1e400},
         {"type": "m.room.message", "event_id": "$1", "sender": "@a:b", "content": {"msgtype": "m.text", "body": "ok"}}
@@ -177,7 +177,7 @@ def member(sender: str, membership: str, before: str = "", user: str = US.user) 
     return event({"membership": membership}, type="m.room.member", sender=sender, **more)
 
 
-def test_what_was_said_before_we_were_asked_to_come_is_not_ours() -> None:
+def test_messages_before_our_invitation_are_ignored() -> None:
     early, between, late = event(said("early")), event(said("between")), event(said("late"))
     invite, join = member("@ann:example.org", "invite"), member(US.user, "join", "invite")
     assert events_since_invite([early, invite, between, join, late], US) == ([invite, between, join, late], True)
@@ -189,7 +189,7 @@ def test_what_was_said_before_we_were_asked_to_come_is_not_ours() -> None:
     assert events_since_invite([early, other, late], US) == ([early, other, late], False)
 
 
-def test_who_invites_is_who_sent_our_own_membership() -> None:
+def test_the_inviter_is_the_sender_of_our_own_membership_event() -> None:
     events = [member("@eve:example.org", "invite", user="@other:x"), member("@ann:example.org", "invite")]
     raws = [msgspec.Raw(msgspec.json.encode(one)) for one in events]
     assert (
@@ -198,7 +198,7 @@ def test_who_invites_is_who_sent_our_own_membership() -> None:
     assert find_inviter(MatrixInvitedRoom(), US) == ""
 
 
-def test_direct_rooms_are_read_whatever_else_is_there() -> None:
+def test_direct_rooms_are_read_among_any_other_data() -> None:
     assert decode_direct_rooms(event({"@a:b": ["!1", 2, None], "@c:d": "x", "@e:f": ["!3"]})) == {"!1", "!3"}
     assert decode_direct_rooms(event([1])) == frozenset()
 
@@ -216,6 +216,6 @@ KEYS = ("msgtype", "body", "filename", "url", "info", "m.mentions", "m.relates_t
     st.dictionaries(st.sampled_from(KEYS), JSON),
     st.dictionaries(st.sampled_from(("m.relations", "prev_content")), JSON),
 )
-def test_whatever_an_event_holds_it_is_heard_or_not_and_never_raises(content: Any, unsigned: Any) -> None:
-    found = heard({"msgtype": "m.text", **content}, unsigned=unsigned)
+def test_any_event_is_read_or_ignored_and_never_raises(content: Any, unsigned: Any) -> None:
+    found = decode_event({"msgtype": "m.text", **content}, unsigned=unsigned)
     assert found is None or (found.id, found.user) == ("$1", "@ann:example.org")

@@ -71,11 +71,11 @@ def test_nothing_that_is_written_becomes_a_tag_an_image_or_a_script(text: str) -
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="<>[]()!`*_~#|-\n\"'&; abch:/.javscript", max_size=80))
-def test_whatever_is_written_only_harmless_tags_come_of_it(text: str) -> None:
+def test_any_text_renders_to_harmless_tags_only(text: str) -> None:
     seen = Seen(markdown_to_html(text))
     assert seen.tags <= TAGS
     assert all(link.split(":")[0].lower() in ("http", "https", "mailto", "matrix") for link in seen.links)
 
 
-def test_what_no_client_shows_is_left_out() -> None:
+def test_markup_that_no_client_shows_is_left_out() -> None:
     assert strip_control_chars("a\x00b\x1b[31mc\r\nd\te") == "ab[31mc\nd\te"

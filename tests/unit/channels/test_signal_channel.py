@@ -31,7 +31,7 @@ async def rig() -> AsyncIterator[SignalRig]:
 # --- the wire ------------------------------------------------------------------------------------
 
 
-async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_lines_are_ignored(rig: SignalRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """F20: a line over the bound is read past and not kept; odd JSON is nothing."""
     monkeypatch.setattr("mainstay.channels.signal.client.LINE_BYTES_MAX", 100_000)
     monkeypatch.setattr("mainstay.channels.signal.client.CHUNK_BYTES", 10_000)
@@ -66,7 +66,7 @@ async def test_lines_that_make_no_sense_are_passed_over(rig: SignalRig, monkeypa
     assert (await rig.channel.post(ROOM, "yes", key="k")).id
 
 
-async def test_a_socket_in_the_file_system_is_as_good(tmp_path: Path) -> None:
+async def test_a_unix_socket_works_too(tmp_path: Path) -> None:
     platform = SignalPlatform()
     await platform.start(str(tmp_path / "signal.sock"))
     channel, ear = SignalChannel("sig", platform.address, user=UUID), RecordingMessageHandler()
@@ -100,12 +100,12 @@ async def test_an_account_that_the_daemon_does_not_have_is_a_matter_of_configura
         ("localhost:7583", "12345"),
     ],
 )
-def test_what_cannot_be_is_said_at_once(address: str, user: str) -> None:
+def test_impossible_settings_are_reported_at_once(address: str, user: str) -> None:
     with pytest.raises(ConfigError, match=r"channels\.sig"):
         SignalChannel("sig", address, user=user)
 
 
-async def test_it_waits_for_a_daemon_that_is_not_there_yet(tmp_path: Path) -> None:
+async def test_it_waits_for_a_daemon_that_is_not_running_yet(tmp_path: Path) -> None:
     platform = SignalPlatform()
     path = str(tmp_path / "signal.sock")
     channel = SignalChannel("sig", path, user=NUMBER)
@@ -135,7 +135,7 @@ async def test_a_daemon_that_has_vanished_is_noticed(rig: SignalRig, monkeypatch
 # --- listening -----------------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_taken_in_holds_up_its_own_room_alone(rig: SignalRig) -> None:
+async def test_a_message_that_cannot_be_stored_blocks_only_its_own_room(rig: SignalRig) -> None:
     broken = True
 
     class Picky(RecordingMessageHandler):
@@ -237,7 +237,7 @@ def results(kind: str, **more: Any) -> dict[str, Any]:
         "dropped",
     ],
 )
-async def test_what_became_of_a_post_is_told_as_it_is(
+async def test_the_result_of_a_post_is_reported_correctly(
     rig: SignalRig, fault: RpcError | str, kind: type[Exception]
 ) -> None:
     """F45: only what was certainly not sent may be sent again."""
@@ -246,7 +246,7 @@ async def test_what_became_of_a_post_is_told_as_it_is(
     assert type(await expect_error(kind, rig.channel.post(ROOM, "well?", key="k"))) is kind
 
 
-async def test_all_that_is_under_way_when_the_connection_is_lost_is_unknown(rig: SignalRig) -> None:
+async def test_all_pending_posts_of_a_lost_connection_are_unknown(rig: SignalRig) -> None:
     """F45"""
     await rig.channel.start(RecordingMessageHandler())
     rig.platform.mute = True
@@ -275,7 +275,7 @@ async def test_each_edit_is_one_of_what_is_shown(rig: SignalRig) -> None:
     await expect_error(DeliveryRejected, rig.channel.delete(ROOM, "nonsense"))
 
 
-async def test_people_and_groups_are_told_apart(rig: SignalRig) -> None:
+async def test_people_and_groups_are_distinguished(rig: SignalRig) -> None:
     await rig.channel.start(RecordingMessageHandler())
     for room in (str(ANN["uuid"]), str(ANN["number"]), GROUP):
         await rig.channel.post(ChatAddress("sig", room), "hello", key=room)
@@ -284,7 +284,7 @@ async def test_people_and_groups_are_told_apart(rig: SignalRig) -> None:
     assert all(one["account"] == NUMBER for one in sends)
 
 
-async def test_the_name_of_a_file_is_its_name_whatever_is_in_it(rig: SignalRig, tmp_path: Path) -> None:
+async def test_the_name_of_a_file_stays_a_file_name_with_any_content(rig: SignalRig, tmp_path: Path) -> None:
     await rig.channel.start(RecordingMessageHandler())
     (tmp_path / "f").write_bytes(b"1")
     name = "a;b,c=d;base64,x ü\n.txt"
@@ -293,7 +293,7 @@ async def test_the_name_of_a_file_is_its_name_whatever_is_in_it(rig: SignalRig, 
 
 
 @pytest.mark.parametrize("data", [None, 3, "not base64!", "YQ", {"data": "x"}])
-async def test_a_file_that_comes_as_something_else_is_not_kept(rig: SignalRig, tmp_path: Path, data: Any) -> None:
+async def test_a_file_of_another_type_than_declared_is_not_stored(rig: SignalRig, tmp_path: Path, data: Any) -> None:
     await rig.channel.start(RecordingMessageHandler())
     rig.platform.results.append({"data": data})
     await expect_error(DeliveryRejected, rig.channel.download(IncomingFile(ref="x"), str(tmp_path / "got"), 1000))
@@ -310,7 +310,7 @@ async def test_a_file_that_is_larger_than_it_was_said_to_be_is_not_kept(rig: Sig
     assert not (tmp_path / "got").exists()
 
 
-async def test_what_goes_over_the_wire_is_one_line_of_json_each(rig: SignalRig) -> None:
+async def test_each_request_is_one_line_of_json(rig: SignalRig) -> None:
     await rig.channel.start(RecordingMessageHandler())
     await rig.channel.post(ROOM, "two\nlines \ud800 \x00\u2028 end", key="k")
     assert rig.platform.messages[0]["text"] == "two\nlines \ufffd \u2028 end"

@@ -61,7 +61,7 @@ def says(error: str, status: int = 200, **more: Any) -> Callable[[Any], web.Resp
         ({"base_url": "ftp://slack.example"}, "base_url"),
     ],
 )
-def test_what_is_missing_or_mixed_up_is_said_at_once(given: dict[str, str], said: str) -> None:
+def test_missing_or_mixed_settings_are_reported_at_once(given: dict[str, str], said: str) -> None:
     settings = {"token": TOKEN, "app_token": APP_TOKEN} | given
     with pytest.raises(ConfigError, match=said) as raised:
         SlackChannel("team", **settings)
@@ -126,7 +126,7 @@ async def test_a_slack_that_cannot_be_reached_is_no_fault_of_the_configuration()
         ("fatal_error", DeliveryUnknown),
     ],
 )
-async def test_an_error_says_what_became_of_the_message(error: str, kind: type[ChannelError]) -> None:
+async def test_an_error_says_whether_the_message_was_sent(error: str, kind: type[ChannelError]) -> None:
     async with by_socket() as rig:
         await rig.channel.start(RecordingMessageHandler())
         rig.platform.spoils["chat.postMessage"] = [says(error)]
@@ -161,7 +161,7 @@ ODD: dict[str, tuple[Callable[[Any], Any], type[ChannelError]]] = {
 
 
 @pytest.mark.parametrize(("answer", "kind"), ODD.values(), ids=ODD)
-async def test_whatever_comes_back_it_is_a_channel_error_and_asked_once_f45(
+async def test_every_response_is_a_channel_error_and_sent_once_f45(
     answer: Callable[[Any], Any], kind: type[ChannelError]
 ) -> None:
     """F45: the library would try again by itself, and the message might be there twice."""
@@ -208,8 +208,8 @@ async def test_a_revoked_token_is_seen_in_the_state_until_it_works_again() -> No
 # --- messages ------------------------------------------------------------------------------------
 
 
-async def test_a_post_shows_no_links_and_tells_nobody_its_key() -> None:
-    """A link that is shown is fetched by Slack: whoever wrote into what the model read could have it carry secrets."""
+async def test_a_post_shows_no_link_previews_and_hides_its_key() -> None:
+    """A link that is shown is fetched by Slack: an attacker whose text the model read could have it carry secrets."""
     async with by_socket() as rig:
         await rig.channel.start(RecordingMessageHandler())
         await rig.channel.post(AT, "<https://a.example>", key="team:C1:private-session/7")
@@ -239,7 +239,7 @@ async def test_a_message_is_found_by_its_key_pages_away_and_after_it_was_edited(
             await rig.channel.find_posted(ChatAddress("team", "C0GONE"), "k1")
 
 
-async def test_somebody_elses_message_with_our_mark_is_not_taken_for_ours() -> None:
+async def test_another_users_message_with_our_key_is_not_taken_for_ours() -> None:
     async with by_socket() as rig:
         await rig.channel.start(RecordingMessageHandler())
         forged = rig.platform.say(ROOM, BEN, "not yours")
@@ -248,7 +248,7 @@ async def test_somebody_elses_message_with_our_mark_is_not_taken_for_ours() -> N
         assert await rig.channel.find_posted(AT, "k1") is None
 
 
-async def test_where_there_is_too_much_to_look_through_nobody_knows() -> None:
+async def test_a_history_too_long_to_search_is_an_unknown_delivery() -> None:
     async with by_socket(bounds(history_pages_max=2)) as rig:
         await rig.channel.start(RecordingMessageHandler())
         for number in range(7):
@@ -257,7 +257,7 @@ async def test_where_there_is_too_much_to_look_through_nobody_knows() -> None:
             await rig.channel.find_posted(AT, "k1")
 
 
-async def test_between_two_it_is_one_conversation_unless_somebody_makes_a_thread() -> None:
+async def test_a_direct_message_is_one_conversation_unless_a_user_starts_a_thread() -> None:
     async with by_socket() as rig:
         ear = RecordingMessageHandler()
         await rig.channel.start(ear)
@@ -278,7 +278,7 @@ async def test_between_two_it_is_one_conversation_unless_somebody_makes_a_thread
         ]
 
 
-async def test_of_a_long_thread_the_newest_are_told_and_only_those_since() -> None:
+async def test_of_a_long_thread_the_newest_messages_since_the_given_one_are_read() -> None:
     async with by_socket() as rig:
         await rig.channel.start(RecordingMessageHandler())
         begun = await rig.channel.post(AT, "the beginning", key="k0")
@@ -309,7 +309,7 @@ async def test_search_reads_the_room_and_the_thread_it_is_asked_from() -> None:
         assert await rig.channel.search(AT, "nothing of that", 10) == []
 
 
-async def test_what_is_deleted_twice_is_gone() -> None:
+async def test_deleting_twice_succeeds() -> None:
     async with by_socket() as rig:
         await rig.channel.start(RecordingMessageHandler())
         sent = await rig.channel.post(AT, "oops", key="k")
@@ -346,7 +346,7 @@ async def test_names_are_asked_for_once_and_not_to_know_them_holds_nothing_up() 
         assert (await ear.wait_for("nobody knows me")).name == ""
 
 
-async def test_our_own_and_other_bots_words_are_told_apart() -> None:
+async def test_messages_of_our_own_and_of_other_bots_are_distinguished() -> None:
     async with by_socket() as rig:
         ear = RecordingMessageHandler()
         await rig.channel.start(ear)
@@ -400,7 +400,7 @@ async def test_a_file_that_cannot_be_sent_is_never_sent_and_one_that_was_not_tak
 
 
 async def test_the_token_goes_to_slack_only_and_no_private_address_is_fetched_f39(tmp_path: Path) -> None:
-    """F39: what a message says of where its files are is the word of whoever sent it."""
+    """F39: what a message says of where its files are is the claim of its sender."""
     async with by_socket() as rig, Platform().serving() as stranger:
         await rig.channel.start(RecordingMessageHandler())
         target = str(tmp_path / "fetched")
@@ -424,8 +424,10 @@ async def test_the_token_goes_to_slack_only_and_no_private_address_is_fetched_f3
         assert not Path(target).exists()
 
 
-async def test_a_stranger_is_asked_without_the_token_f39(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F39: a file that is kept elsewhere, on a host of the world; here the world is on loopback."""
+async def test_a_third_party_host_is_asked_without_the_token_f39(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F39: a file on another public host; here the public host is on loopback."""
     async with by_socket() as rig, Platform().serving() as stranger:
         await rig.channel.start(RecordingMessageHandler())
         resolve, connect = socket.getaddrinfo, asyncio.open_connection
@@ -466,7 +468,9 @@ async def test_a_file_known_by_its_id_alone_is_asked_for(tmp_path: Path) -> None
 async def test_a_page_to_sign_in_is_not_taken_for_the_file(tmp_path: Path) -> None:
     async with by_socket() as rig:
         await rig.channel.start(RecordingMessageHandler())
-        file = rig.platform.keep_file("a.png", b"<html>", "text/html")  # what Slack gives to whoever may not read files
+        file = rig.platform.keep_file(
+            "a.png", b"<html>", "text/html"
+        )  # what Slack returns without permission to read files
         with pytest.raises(DeliveryRejected, match="files:read"):
             await rig.channel.download(
                 IncomingFile(ref=file["url_private"], mime="image/png"), str(tmp_path / "f"), 1000
@@ -477,7 +481,7 @@ async def test_a_page_to_sign_in_is_not_taken_for_the_file(tmp_path: Path) -> No
 # --- and all of it -------------------------------------------------------------------------------
 
 
-async def test_no_token_and_nobodys_words_are_in_any_log(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+async def test_no_token_and_no_message_text_is_in_any_log(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     with caplog.at_level(logging.DEBUG):
         async with by_socket() as rig:
             ear = RecordingMessageHandler()

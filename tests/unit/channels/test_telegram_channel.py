@@ -32,7 +32,7 @@ async def rig(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TelegramRig]:
         yield made
 
 
-class Picky(RecordingMessageHandler):
+class RoomRefusingHandler(RecordingMessageHandler):
     """Cannot take in what is said in one room."""
 
     def __init__(self, room: int, error: Exception) -> None:
@@ -50,8 +50,8 @@ class Picky(RecordingMessageHandler):
 # --- listening -----------------------------------------------------------------------------------
 
 
-async def test_nothing_is_confirmed_before_it_was_taken_in_and_no_room_holds_up_another(rig: TelegramRig) -> None:
-    ear = Picky(GROUP, StoreFailed("the disk is full"))
+async def test_nothing_is_confirmed_before_it_was_stored_and_no_room_blocks_another(rig: TelegramRig) -> None:
+    ear = RoomRefusingHandler(GROUP, StoreFailed("the disk is full"))
     await rig.channel.start(ear)
     for number in (1, 2):
         rig.platform.say(GROUP, ANN, text=f"stuck {number}")
@@ -68,8 +68,8 @@ async def test_nothing_is_confirmed_before_it_was_taken_in_and_no_room_holds_up_
     await wait_until(lambda: rig.platform.confirmed >= first + 2, "all of it is confirmed")
 
 
-async def test_a_message_that_breaks_whoever_hears_it_is_left_out_in_the_end(rig: TelegramRig) -> None:
-    ear = Picky(GROUP, ZeroDivisionError("a bug of ours"))
+async def test_a_message_that_always_breaks_the_handler_is_dropped_in_the_end(rig: TelegramRig) -> None:
+    ear = RoomRefusingHandler(GROUP, ZeroDivisionError("a bug of ours"))
     await rig.channel.start(ear)
     rig.platform.say(GROUP, ANN, text="poison")
     await wait_until(lambda: not rig.platform.updates, "it is confirmed")
@@ -77,7 +77,7 @@ async def test_a_message_that_breaks_whoever_hears_it_is_left_out_in_the_end(rig
     assert 1 < len(ear.rejected) < 20
 
 
-async def test_hostile_updates_hold_up_nothing(rig: TelegramRig) -> None:
+async def test_hostile_updates_block_nothing(rig: TelegramRig) -> None:
     deep = json.loads("[" * 900 + "]" * 900)
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
@@ -109,7 +109,7 @@ async def test_an_update_that_cannot_be_read_is_found_and_it_alone_is_left_out(r
 @pytest.mark.parametrize(
     "answer", [b"", b"[]", b"3", b'{"ok":true}', b"\xff", b"[" * 100_000, b'"x"', b"{" + b'"a":{' * 9999]
 )
-def test_an_answer_that_is_none_is_known_as_such(answer: bytes) -> None:
+def test_an_invalid_response_is_recognised(answer: bytes) -> None:
     with pytest.raises(TelegramResponseUnreadable):
         StrictHttpxRequest.parse_json_payload(answer)
 
@@ -169,7 +169,9 @@ async def test_a_token_that_is_refused_is_a_matter_of_configuration(rig: Telegra
         (TOKEN, {"url": "https://agent.example/channels/tg"}, "url"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_sent(token: str, settings: dict[str, str], named: str) -> None:
+def test_impossible_settings_are_reported_before_anything_is_sent(
+    token: str, settings: dict[str, str], named: str
+) -> None:
     with pytest.raises(ConfigError, match=named):
         TelegramChannel("tg", token, **settings)
 
@@ -204,7 +206,7 @@ async def asked(app: Any, body: bytes, *, secret: str | None = "s3cret", method:
     return int(answers[0]["status"])
 
 
-async def test_a_webhook_answers_once_a_message_was_taken_in(rig: TelegramRig) -> None:
+async def test_a_webhook_answers_once_a_message_was_stored(rig: TelegramRig) -> None:
     channel = TelegramChannel(
         "tg", TOKEN, base_url=rig.platform.url, secret="s3cret", url="https://agent.example/channels/tg"
     )
@@ -235,7 +237,7 @@ async def test_a_webhook_answers_once_a_message_was_taken_in(rig: TelegramRig) -
 # --- speaking ------------------------------------------------------------------------------------
 
 
-async def test_what_telegram_cannot_read_is_sent_as_plain_text(rig: TelegramRig) -> None:
+async def test_text_that_telegram_rejects_is_sent_as_plain_text(rig: TelegramRig) -> None:
     await rig.channel.start(RecordingMessageHandler())
     sent = await rig.channel.post(ROOM, "if a <b and c> d: <i>x", key="k")
     assert (await wait_for_post(rig, rig.room, "if a")).text == "if a <b and c> d: x"
@@ -292,7 +294,7 @@ async def test_a_group_that_has_become_another_one_is_followed(rig: TelegramRig)
     ],
     ids=["kicked", "rights", "large", "token", "failed", "gateway", "lost", "dropped"],
 )
-async def test_what_became_of_a_post_is_told_as_it_is(
+async def test_the_result_of_a_post_is_reported_correctly(
     rig: TelegramRig, fault: ApiError | str, kind: type[Exception]
 ) -> None:
     """F45: only what was certainly not sent may be sent again."""
@@ -303,16 +305,16 @@ async def test_what_became_of_a_post_is_told_as_it_is(
     assert TOKEN not in str(error)
 
 
-async def test_whom_nobody_reaches_is_sent_nothing(rig: TelegramRig) -> None:
+async def test_nothing_is_sent_to_an_unreachable_user(rig: TelegramRig) -> None:
     await rig.channel.start(RecordingMessageHandler())
     await rig.platform.stop()
     assert type(await expect_error(DeliveryDeferred, rig.channel.post(ROOM, "hello?", key="k"))) is DeliveryDeferred
     await wait_until(lambda: rig.channel.state == "Telegram cannot be reached", "it says so")
-    await rig.platform.start()  # elsewhere, so that there is something to stop
+    await rig.platform.start()  # in a task, so that there is something to stop
 
 
 @pytest.mark.parametrize("room", ["general", "", "1e3", "9" * 30, "@name"])
-async def test_a_room_that_cannot_be_is_never_sent_to(rig: TelegramRig, room: str) -> None:
+async def test_nothing_is_sent_to_an_impossible_room(rig: TelegramRig, room: str) -> None:
     await rig.channel.start(RecordingMessageHandler())
     await expect_error(DeliveryRejected, rig.channel.post(ChatAddress("tg", room), "hello?", key="k"))
     await expect_error(DeliveryRejected, rig.channel.edit(ROOM, "not-a-number", "x"))
@@ -355,7 +357,7 @@ async def test_a_file_is_fetched_from_telegram_and_from_nowhere_else(
     assert not target.exists()
 
 
-async def test_a_file_leads_nowhere_else(rig: TelegramRig, tmp_path: Path) -> None:
+async def test_a_file_path_reaches_no_other_host(rig: TelegramRig, tmp_path: Path) -> None:
     """F39: no redirect is followed, not even within the host."""
     await rig.channel.start(RecordingMessageHandler())
     rig.platform.files |= {"f": ("documents/elsewhere.bin", b""), "s": ("documents/secret.bin", b"secret")}
@@ -382,7 +384,7 @@ async def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.M
     assert "'.[telegram]'" in str(error)
 
 
-async def test_a_file_that_is_there_is_not_written_over(rig: TelegramRig, tmp_path: Path) -> None:
+async def test_an_existing_file_is_not_overwritten(rig: TelegramRig, tmp_path: Path) -> None:
     await rig.channel.start(RecordingMessageHandler())
     rig.platform.files["f"] = ("documents/f.pdf", b"content")
     target = tmp_path / "got"

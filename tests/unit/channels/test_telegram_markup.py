@@ -1,4 +1,4 @@
-"""What we write is shown by Telegram, whatever is in it."""
+"""Any text is rendered as HTML that Telegram accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARKS = st.text(alphabet=st.sampled_from("*_`~#>-+|[]()!<&\\ \n12ab.:/👍é\ud8
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(MARKS, st.text(st.characters(exclude_categories=()), max_size=80)))
-def test_whatever_is_written_is_html_that_telegram_takes_and_never_longer_than_it_looks(text: str) -> None:
+def test_any_text_is_html_that_telegram_accepts_and_never_longer_than_it_looks(text: str) -> None:
     made = markdown_to_html(text)
     assert parse(made) == html_to_plain_text(made)
     assert utf16_length(html_to_plain_text(made)) <= len(made)
@@ -29,7 +29,7 @@ def test_half_an_answer_is_shown_as_well_as_a_whole_one() -> None:
         parse(markdown_to_html(MARKDOWN[:end]))
 
 
-def test_it_looks_as_it_was_meant() -> None:
+def test_markdown_is_rendered_correctly() -> None:
     made = markdown_to_html(
         "# Top\n\n**a *b*** ~~c~~ `d<` [e](https://x.y/?a=1&b=2)\n\n> f\n\n```py\nif a < b: pass\n```"
     )

@@ -1,4 +1,4 @@
-"""The terminal as a channel: lines in, answers out, nothing on the screen that it would obey."""
+"""The terminal as a channel: lines in, answers out, no control sequences on the screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainstay.testing.channel_rig import RecordingMessageHandler, wait_until
 HERE = ChatAddress(NAME, ROOM)
 
 
-async def test_lines_are_heard_in_the_order_they_were_typed() -> None:
+async def test_lines_are_read_in_the_order_they_were_typed() -> None:
     async with terminal() as rig:
         ear = RecordingMessageHandler()
         await rig.channel.start(ear)
@@ -31,7 +31,7 @@ async def test_lines_are_heard_in_the_order_they_were_typed() -> None:
         assert len({one.id for one in ear.received}) == 50
 
 
-async def test_f37_what_is_written_is_seen_and_not_obeyed() -> None:
+async def test_f37_output_is_shown_and_not_executed_by_the_terminal() -> None:
     """F37"""
     async with terminal() as rig:
         await rig.channel.start(RecordingMessageHandler())
@@ -45,7 +45,7 @@ async def test_f37_what_is_written_is_seen_and_not_obeyed() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
-async def test_it_reads_whatever_it_is_given_to_its_end(kind: str, tmp_path: Path) -> None:
+async def test_it_reads_any_input_to_its_end(kind: str, tmp_path: Path) -> None:
     said = b"first\r\nsecond\n\nno line break at the end \xff"
     if kind == "file":
         (tmp_path / "typed").write_bytes(said)
@@ -69,7 +69,7 @@ async def test_it_reads_whatever_it_is_given_to_its_end(kind: str, tmp_path: Pat
         os.close(one)
 
 
-async def test_a_line_without_an_end_is_left_out_and_the_next_is_heard(tmp_path: Path) -> None:
+async def test_an_endless_line_is_left_out_and_the_next_is_read(tmp_path: Path) -> None:
     source, keyboard = os.pipe()
     screen = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
     channel = TerminalChannel(NAME, source=source, target=screen)
@@ -86,7 +86,7 @@ async def test_a_line_without_an_end_is_left_out_and_the_next_is_heard(tmp_path:
         os.close(one)
 
 
-async def test_more_lines_than_can_wait_are_left_out_with_a_word(tmp_path: Path) -> None:
+async def test_lines_over_the_queue_limit_are_dropped_with_a_notice(tmp_path: Path) -> None:
     source, keyboard = os.pipe()
     screen = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
     held = asyncio.Event()
@@ -116,7 +116,7 @@ async def test_closed_it_leaves_no_thread_and_what_is_typed_to_others() -> None:
         await later.wait_for("for the shell")
 
 
-async def test_a_terminal_that_is_gone_is_never_sent_to() -> None:
+async def test_nothing_is_sent_to_a_closed_terminal() -> None:
     source, keyboard = os.pipe()
     reading, target = os.pipe()
     os.close(reading)

@@ -1,5 +1,5 @@
-"""The webhook channel: only what is signed is looked at, only what is durable is acknowledged, and what cannot have
-been sent is told apart from what may have been."""
+"""The webhook channel: only signed requests are read, only durable ones are acknowledged, and a failed delivery is
+distinguished from an unknown one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_it_answers_once_the_message_is_durable_and_says_so_when_it_is_not
         assert "too many wait" not in str(answer)
 
 
-async def test_f42_what_is_not_signed_now_by_who_knows_the_secret_is_refused_unread(
+async def test_f42_a_request_without_a_current_signature_is_refused_unread(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """F42"""
@@ -83,7 +83,7 @@ async def test_f42_what_is_not_signed_now_by_who_knows_the_secret_is_refused_unr
         assert "hello" not in caplog.text
 
 
-async def test_f42_what_is_sent_again_is_taken_once() -> None:
+async def test_f42_a_repeated_delivery_is_accepted_once() -> None:
     """F42"""
     async with webhook() as rig:
         ear = RecordingMessageHandler()
@@ -137,7 +137,7 @@ async def test_f44_a_message_without_an_id_has_the_one_of_its_content() -> None:
         pytest.param(body_of(files=[{"path": "/etc/passwd"}]), id="another file"),
     ],
 )
-async def test_what_is_not_a_message_is_refused_in_a_sentence(body: bytes) -> None:
+async def test_an_invalid_message_is_refused_in_a_sentence(body: bytes) -> None:
     async with webhook() as rig:
         ear = RecordingMessageHandler()
         await rig.channel.start(ear)
@@ -222,7 +222,7 @@ async def test_an_answer_is_signed_and_has_its_key() -> None:
         pytest.param("nonsense", DeliveryUnknown, id="no HTTP"),
     ],
 )
-async def test_f45_what_became_of_an_answer(answer: str, kind: type[Exception]) -> None:
+async def test_f45_the_delivery_result_of_an_answer(answer: str, kind: type[Exception]) -> None:
     """F45"""
     async with webhook() as rig:
         await rig.channel.start(RecordingMessageHandler())
@@ -247,7 +247,7 @@ async def test_retry_after_is_seconds_or_a_date_and_never_longer_than_a_day() ->
             assert least <= caught.value.retry_after_s <= most
 
 
-async def test_nobody_there_is_not_sent_and_the_state_says_so() -> None:
+async def test_a_refused_connection_is_not_sent_and_the_state_says_so() -> None:
     async with webhook() as rig:
         gone = WebhookChannel(NAME, "http://127.0.0.1:9/x", secret=SECRET)
         await gone.start(RecordingMessageHandler())
@@ -256,7 +256,7 @@ async def test_nobody_there_is_not_sent_and_the_state_says_so() -> None:
         assert "cannot be posted" in gone.state
 
 
-async def test_f39_files_that_a_message_names_are_fetched_from_the_world_alone(tmp_path: Path) -> None:
+async def test_f39_files_in_a_message_are_fetched_only_from_public_addresses(tmp_path: Path) -> None:
     """F39: the owner's own `url` may be private; what others write may not."""
     async with webhook() as rig:
         channel = WebhookChannel(NAME, f"http://127.0.0.1:{rig.port}/taken", secret=SECRET)
@@ -312,7 +312,7 @@ async def test_only_whole_files_of_a_bearable_size_are_sent(tmp_path: Path) -> N
     ],
     ids=["no secret", "a short one", "no url", "no web address", "a password in it"],
 )
-def test_what_cannot_be_used_is_told_before_anything_begins(secret: str, url: str, why: str) -> None:
+def test_unusable_settings_are_reported_before_anything_starts(secret: str, url: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
         WebhookChannel(NAME, url, secret=secret)
     assert not secret or secret not in str(caught.value)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mainstay.cli.chat.code_highlighter import CodeHighlighter
 from mainstay.cli.chat.glyphs import GlyphSet
-from mainstay.cli.chat.markdown_renderer import CodeFence, TerminalRenderer, find_finished_prefix, render_markdown
+from mainstay.cli.chat.markdown_renderer import CodeFence, RichToAnsiRenderer, find_finished_prefix, render_markdown
 from mainstay.cli.chat.markdown_stream import MarkdownStream
 
 DOCUMENT = """\
@@ -63,7 +63,7 @@ def test_only_finished_blocks_and_items_are_settled(text: str, first: str) -> No
     assert text[: find_finished_prefix(text).chars] == first
 
 
-def test_code_that_has_begun_is_told_by_its_fence() -> None:
+def test_unfinished_code_is_recognised_by_its_fence() -> None:
     assert find_finished_prefix("text\n\n  ~~~~ python title\nx").fence == CodeFence("~~~~", "python", 2)
     assert find_finished_prefix("```py").fence is None
     fence = CodeFence("```", "", 2)
@@ -110,7 +110,8 @@ def test_code_is_coloured_line_by_line_as_it_is_as_a_whole() -> None:
     assert [one for line in lines for one in _coloured(code.highlight_lines([line]))] == whole
     assert len({style for _, style in whole}) > 4
     assert (
-        TerminalRenderer().render(CodeHighlighter("no such language").highlight_lines(["def f():"]), 80) == "def f():\n"
+        RichToAnsiRenderer().render(CodeHighlighter("no such language").highlight_lines(["def f():"]), 80)
+        == "def f():\n"
     )
 
 
@@ -121,7 +122,7 @@ def test_a_fence_that_never_closes_and_one_within_a_list_lose_nothing() -> None:
 
 
 def test_links_show_where_they_lead() -> None:
-    shown = TerminalRenderer().render(render_markdown("[click](https://example.com/x)"), 80)
+    shown = RichToAnsiRenderer().render(render_markdown("[click](https://example.com/x)"), 80)
     assert "https://example.com/x" in shown
     assert "\x1b]8" not in shown
 
@@ -157,13 +158,13 @@ def test_no_line_is_wider_than_the_terminal_and_none_ends_in_spaces() -> None:
 
 
 def test_no_color_means_no_colour() -> None:
-    drawn = TerminalRenderer(has_colour=False).render(render_markdown(DOCUMENT), 80)
+    drawn = RichToAnsiRenderer(has_colour=False).render(render_markdown(DOCUMENT), 80)
     assert not re.search(r"\x1b\[(?:\d+;)*(?:3|4|9)\dm", drawn)
     assert "\x1b[1" in drawn  # weight is no colour
 
 
 def test_where_there_is_no_unicode_the_signs_are_ascii() -> None:
-    assert TerminalRenderer(GlyphSet(has_unicode=False)).render(render_markdown(DOCUMENT), 80).isascii()
+    assert RichToAnsiRenderer(GlyphSet(has_unicode=False)).render(render_markdown(DOCUMENT), 80).isascii()
 
 
 def _plain(text: str, columns: int = 80) -> str:
@@ -171,13 +172,13 @@ def _plain(text: str, columns: int = 80) -> str:
 
 
 def _drawn(thing: RenderableType, columns: int = 80) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", TerminalRenderer().render(thing, columns))
+    return re.sub(r"\x1b\[[0-9;]*m", "", RichToAnsiRenderer().render(thing, columns))
 
 
 def _coloured(text: Text) -> list[tuple[str, str]]:
     """Every sign that is seen, and its colour."""
     found, style = [], ""
-    for code, sign in re.findall(r"\x1b\[([0-9;]*)m|(\S)", TerminalRenderer().render(text, 80)):
+    for code, sign in re.findall(r"\x1b\[([0-9;]*)m|(\S)", RichToAnsiRenderer().render(text, 80)):
         style = style if sign else code.strip("0")
         found += [(sign, style)] if sign else []
     return found

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from mainstay.cli.commands import agent_access
+from mainstay.cli.commands import agent_setup
 from mainstay.cli.parser.base import CommandGroup, CommandParser, UsageError, build_json_option, build_shared_options
-from mainstay.cli.parser.gateway import add_gateway
+from mainstay.cli.parser.users_workspaces_channels import add_gateway
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError, HomeTaken, HomeUnusable, InputRefused
@@ -30,7 +30,7 @@ from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.execute import execute
 from mainstay.operations.operation import Operation
 from mainstay.operations.people import ListKeys, ListPeople
-from mainstay.operations.runtime import RemovedWorkspace
+from mainstay.operations.runtime_protocols import RemovedWorkspace
 from mainstay.store.home import HomeLock
 from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing.store_writer import SessionWriter
@@ -88,7 +88,7 @@ def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return Typed(home, capsys)
 
 
-def test_somebody_is_added_granted_withdrawn_and_removed(typed: Typed) -> None:
+def test_a_person_is_added_granted_a_role_withdrawn_and_removed(typed: Typed) -> None:
     typed("workspace", "create", "team")
     out, _ = typed("user", "add", "ann", "--called", "Ann Lee", "--role", "admin")
     assert out == "ann was added (roles: default: admin)\n"
@@ -115,7 +115,7 @@ def test_somebody_is_added_granted_withdrawn_and_removed(typed: Typed) -> None:
     assert stat.S_IMODE((typed.home / "gateway.db").stat().st_mode) == 0o600
 
 
-def test_on_a_terminal_it_is_asked_before_somebody_is_removed(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_removing_a_person_asks_first(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     typed("user", "add", "ann")
     typed("user", "key", "ann")
     asked: list[str] = []
@@ -143,7 +143,7 @@ def test_looking_makes_nothing(typed: Typed) -> None:
     assert [one.name for one in typed.home.iterdir()] == ["mainstay.yaml"]
 
 
-def test_a_stranger_is_let_in_by_their_code(typed: Typed) -> None:
+def test_an_unknown_user_is_paired_by_their_code(typed: Typed) -> None:
     code = typed.told()
     (waiting,) = typed.json("user", "pairings")["pairings"]
     assert (waiting["channel"], waiting["user"], waiting["called"]) == ("slack", "U1", "Ann [31mLee")
@@ -217,7 +217,7 @@ def test_a_key_as_json_is_for_programs(typed: Typed) -> None:
     ],
     ids=lambda given: None if not isinstance(given, list) else ascii(" ".join(given)),
 )
-def test_what_cannot_be_is_one_sentence_and_changes_nothing(
+def test_an_impossible_request_is_one_sentence_and_changes_nothing(
     typed: Typed, words: list[str], kind: type[Exception], said: str
 ) -> None:
     with pytest.raises(kind, match=said):
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(
     assert typed.json("user", "list")["users"] == []
 
 
-def test_who_is_in_the_configuration_is_shown_and_changed_only_there(typed: Typed) -> None:
+def test_a_person_in_the_configuration_is_shown_and_changed_only_there(typed: Typed) -> None:
     (typed.home / "mainstay.yaml").write_text(
         "people:\n  ann:\n    role: admin\n    identities:\n      slack: U1\nchannels:\n"
         "  hook:\n    kind: webhook\n    secret: some long secret\n    url: https://chat.example\n    workspace: team\n"
@@ -266,7 +266,7 @@ def test_who_is_in_the_configuration_is_shown_and_changed_only_there(typed: Type
     ],
     ids=str,
 )
-async def test_an_operation_that_makes_no_sense_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+async def test_an_invalid_operation_is_refused(tmp_path: Path, given: dict[str, Any]) -> None:
     config = load_config(tmp_path, env={}).config
     async with open_people(tmp_path, config) as people:
         home = OfflineHome(tmp_path, config, people)
@@ -366,12 +366,12 @@ def test_beside_a_server_everything_is_done_by_the_server(typed: Typed, owner: O
     assert not (typed.home / "workspaces" / "team").exists()
 
 
-def test_whoever_owns_the_home_without_answering_is_waited_for_and_then_named(
+def test_an_owner_of_the_home_that_does_not_answer_is_waited_for_and_then_named(
     typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mainstay.gateway import home_client
 
-    for module in (home_client, agent_access):
+    for module in (home_client, agent_setup):
         monkeypatch.setattr(module, "OWNER_WAIT_S", 0.2)
     typed("workspace", "create", "team")
     lock = HomeLock(typed.home)
@@ -456,7 +456,7 @@ def test_a_workspace_that_cannot_be_read_is_listed_with_the_reason(typed: Typed)
     assert "damaged" in found["trouble"]
 
 
-def test_a_remote_is_asked_for_people_whatever_workspace_it_works_in(typed: Typed, owner: Owner) -> None:
+def test_people_of_a_remote_home_are_the_same_in_every_workspace(typed: Typed, owner: Owner) -> None:
     asked = asyncio.run(RemoteAgent(typed.home).execute(ListKeys()))
     assert asked.keys == []
     assert owner.done == ["ListKeys"]

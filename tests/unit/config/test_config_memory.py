@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mainstay.cli.commands.home_access import WorkspaceLocation, locate_workspace
+from mainstay.cli.commands.home_locator import WorkspaceLocation, locate_workspace
 from mainstay.config.loader import Config, load_config
 from mainstay.core.errors import ConfigError
 
@@ -74,14 +74,14 @@ workspace: my-team_2
         ("storage: {vector: {backend: pinecone}}", "'sqlite_vec' or 'none'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_setting_is_refused_in_a_sentence(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         read(tmp_path, text + "\n")
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_a_command_works_in_the_workspace_it_was_told_else_in_the_configured_one(tmp_path: Path) -> None:
+def test_a_command_uses_the_given_workspace_or_the_configured_one(tmp_path: Path) -> None:
     assert locate_workspace(tmp_path) == WorkspaceLocation(tmp_path, tmp_path, "default")
     read(tmp_path, "workspace: team\nstate: {data_dir: data}\n")
     assert locate_workspace(tmp_path) == WorkspaceLocation(tmp_path, tmp_path / "data", "team")

@@ -1,5 +1,5 @@
-"""What a configuration says of tools, rules and sandboxes: refused where it makes no sense, warned of where nobody
-answers to it, and in force where it hides a file."""
+"""Configuration of tools, rules and sandboxes: invalid settings are refused, rules without effect are warned about,
+and hidden files stay hidden."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mainstay.agent import health
 from mainstay.agent.config_warnings import build_inspection_tools, check_without_home, describe_known_tools
 from mainstay.agent.trust_setup import log_rule_warnings
 from mainstay.config.loader import load_config
-from mainstay.config.schema import BUILTIN_TOOLS, PersonRuleSettings, PolicySettings, SandboxSettings, ToolSettings
+from mainstay.config.schema import PersonRuleSettings, PolicySettings, SandboxSettings, ToolSettings
+from mainstay.core.builtin_tool_table import BUILT_IN_TOOLS
 from mainstay.core.errors import ConfigError
 from mainstay.core.health import CheckContext
 from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
@@ -53,7 +54,7 @@ def refusal(home: Path, text: str) -> str:
     ],
     ids=lambda value: value.splitlines()[-1].strip()[:24],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_its_key(tmp_path: Path, text: str, sentence: str) -> None:
+def test_an_invalid_trust_setting_is_refused_by_its_key(tmp_path: Path, text: str, sentence: str) -> None:
     assert sentence in refusal(tmp_path, text)
 
 
@@ -86,9 +87,9 @@ def test_a_rule_about_no_tool_or_no_argument_of_it_is_warned_of_with_the_nearest
     ]
 
 
-def test_the_tools_that_are_looked_at_are_all_there_are() -> None:
+def test_all_tools_are_checked() -> None:
     assert (
-        set(BUILTIN_TOOLS)
+        set(BUILT_IN_TOOLS)
         <= {one.name for one in build_inspection_tools()}
         <= set(describe_known_tools(build_inspection_tools()))
     )
@@ -108,7 +109,7 @@ def test_tools_that_were_given_in_code_count(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_deny_and_ask_mean_a_tool_whatever_its_case_and_allow_does_not() -> None:
+def test_deny_and_ask_match_a_tool_in_any_case_and_allow_does_not() -> None:
     @tool
     def read(path: str) -> str:
         return ""
@@ -117,7 +118,7 @@ def test_deny_and_ask_mean_a_tool_whatever_its_case_and_allow_does_not() -> None
     assert (len(share.allow), len(share.ask), len(share.deny)) == (0, 1, 1)
 
 
-def test_folders_that_are_none_are_named(tmp_path: Path) -> None:
+def test_missing_folders_are_named(tmp_path: Path) -> None:
     for name in ("roots", "readable"):
         with pytest.raises(ConfigError, match=f"tools.{name}: .*gone is not a folder"):
             check_without_home(Config(tools=ToolSettings(**{name: (str(tmp_path / "gone"),)})))
@@ -151,7 +152,7 @@ def test_doctor_says_whether_commands_have_a_network() -> None:
         assert "every command needs approval" in closed.message
 
 
-# --- files that nobody sees ----------------------------------------------------------------------
+# --- hidden files ---------------------------------------------------------------------------------
 
 
 async def _results(work: Path, home: Path, given: tuple[str, ...], *calls: Call) -> list[str]:

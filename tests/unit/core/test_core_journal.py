@@ -1,4 +1,4 @@
-"""Between events and the bytes that are kept: what was written is read, and what cannot be is named."""
+"""Encoding of events: every written record is read back, and an unreadable one is named."""
 
 from __future__ import annotations
 
@@ -148,16 +148,16 @@ def test_f54_a_record_of_a_newer_release_is_refused_with_its_name() -> None:
         '{"type":"Received","parts":5}',
     ],
 )
-def test_f9_a_record_that_makes_no_sense_is_damage(body: str) -> None:
+def test_f9_an_invalid_record_is_damage(body: str) -> None:
     with pytest.raises((StoreCorrupt, StoreTooNew)):
         decode_event(body)
 
 
-def test_f54_a_field_that_a_newer_release_added_is_passed_over() -> None:
+def test_f54_a_field_that_a_newer_release_added_is_ignored() -> None:
     assert decode_event('{"type":"TurnResumed","turn":3,"machine":"b"}') == TurnResumed(turn=3)
 
 
-def test_f54_a_shape_of_an_older_release_is_brought_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f54_a_record_of_an_older_release_is_upcast(monkeypatch: pytest.MonkeyPatch) -> None:
     def upcast(fields: dict[str, Any]) -> dict[str, Any]:
         return {"type": "StepRestarted", "reason": fields["why"], "turn": fields["turn"]}
 
@@ -170,7 +170,7 @@ def test_f54_a_shape_of_an_older_release_is_brought_up_to_date(monkeypatch: pyte
     ]
 
 
-def test_half_characters_are_mended_wherever_they_stand() -> None:
+def test_half_characters_are_repaired_at_every_place() -> None:
     odd = Received((Text("a\ud800"), Binary("x/y", b"\xff", "p\udfff")), sender="\udc00", id="m")
     with pytest.raises(UnicodeEncodeError):
         encode_event(odd)

@@ -1,4 +1,4 @@
-"""A session as its journal tells it: the same records always make the same view."""
+"""A session as a projection of its journal: the same records always make the same view."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mainstay.core.ports import NO_TOKEN_COUNT, SessionTail
 from mainstay.core.session import Session
 
 
-def told(*events: Event) -> Session:
+def session_of(*events: Event) -> Session:
     session = Session("s")
     for seq, event in enumerate(events, start=1):
         session.apply(seq, 1000 * seq, event)
@@ -56,7 +56,7 @@ def conversation(turns: int) -> list[Event]:
 
 
 def test_a_session_counts_its_turns_messages_tokens_and_cost() -> None:
-    session = told(*conversation(3))
+    session = session_of(*conversation(3))
     standing = session.to_info()
     assert (standing.turns, standing.messages, standing.head) == (3, 6, 12)
     assert (standing.prompt_tokens, standing.completion_tokens, standing.cost) == (30, 15, 1.5)
@@ -64,7 +64,7 @@ def test_a_session_counts_its_turns_messages_tokens_and_cost() -> None:
     assert (standing.unfinished, standing.status) == (False, "active")
 
 
-def test_results_that_come_in_any_order_stand_in_the_order_of_the_calls() -> None:
+def test_results_that_come_in_any_order_are_in_the_order_of_the_calls() -> None:
     calls = tuple(ToolCall(f"c{n}", "t", "{}") for n in range(4))
     start: list[Event] = [
         Received((Text("x"),)),
@@ -74,14 +74,16 @@ def test_results_that_come_in_any_order_stand_in_the_order_of_the_calls() -> Non
     for seed in range(5):
         order = list(calls)
         random.Random(seed).shuffle(order)
-        session = told(*start, *(ToolFinished(ToolResult(call.id, "t", call.id), turn=1, step=1) for call in order))
+        session = session_of(
+            *start, *(ToolFinished(ToolResult(call.id, "t", call.id), turn=1, step=1) for call in order)
+        )
         assert [part.call_id for part in session.messages[-1].parts] == ["c0", "c1", "c2", "c3"]  # type: ignore[union-attr]
         assert session.open_turn is not None
         assert session.open_turn.open_calls == ()
 
 
-def test_a_call_has_one_result_whatever_is_said_later() -> None:
-    session = told(
+def test_a_call_has_one_result_after_any_later_event() -> None:
+    session = session_of(
         Received((Text("x"),)),
         TurnStarted((1,), turn=1),
         MessageAdded("assistant", (ToolCall("c", "t", "{}"),), turn=1, step=1),
@@ -95,14 +97,14 @@ def test_a_call_has_one_result_whatever_is_said_later() -> None:
     assert len(session.messages) == 3
 
 
-def test_what_waits_and_what_is_open_makes_a_session_unfinished() -> None:
-    waiting = told(Received((Text("x"),)))
+def test_waiting_inputs_and_an_open_turn_make_a_session_unfinished() -> None:
+    waiting = session_of(Received((Text("x"),)))
     assert waiting.is_unfinished
     assert waiting.to_info().floor <= 1
-    running = told(Received((Text("x"),)), TurnStarted((1,), turn=1))
+    running = session_of(Received((Text("x"),)), TurnStarted((1,), turn=1))
     assert running.is_unfinished
-    assert not told(*turn(1, 1, "x")).is_unfinished
-    both = told(Received((Text("x"),)), TurnStarted((1,), turn=1), Received((Text("y"),)))
+    assert not session_of(*turn(1, 1, "x")).is_unfinished
+    both = session_of(Received((Text("x"),)), TurnStarted((1,), turn=1), Received((Text("y"),)))
     assert both.to_info().floor == 1, "loading must bring the whole open turn and whatever waits"
 
 
@@ -120,7 +122,7 @@ def test_messages_are_only_ever_added() -> None:
 @pytest.mark.parametrize("start", range(1, 41))
 def test_a_window_cut_anywhere_begins_with_something_whole(start: int) -> None:
     events = conversation(10)
-    whole = told(*events)
+    whole = session_of(*events)
     kept = [record for record in records(*events) if record.seq >= start]
     view = Session.from_tail(SessionTail(whole.to_info(), kept, complete=False))
     if any(isinstance(record.event, TurnStarted) and record.event.inputs[0] >= start for record in kept):
@@ -149,12 +151,14 @@ def judged_turn(number: int, at: int, provisional: Literal["held", "shown"]) -> 
 
 
 @pytest.mark.parametrize("provisional", ["held", "shown"])
-def test_attempts_that_did_not_stand_leave_with_the_turn_from_wherever_the_journal_is_read(
+def test_failed_attempts_leave_with_the_turn_from_any_position_of_the_journal(
     provisional: Literal["held", "shown"],
 ) -> None:
     events = [event for number in range(3) for event in judged_turn(number + 1, 8 * number + 1, provisional)]
-    assert [one.text for one in told(*events[:7]).messages] == ["ask 1", "bad", "better", "good 1"], "while it lasts"
-    whole = told(*events)
+    assert [one.text for one in session_of(*events[:7]).messages] == ["ask 1", "bad", "better", "good 1"], (
+        "while it lasts"
+    )
+    whole = session_of(*events)
     texts = [one.text for one in whole.messages]
     assert texts == ["ask 1", "good 1", "ask 2", "good 2", "ask 3", "good 3"]
     assert whole.message_count == 12
@@ -165,9 +169,9 @@ def test_attempts_that_did_not_stand_leave_with_the_turn_from_wherever_the_journ
         assert len(view.messages) >= 2
 
 
-def test_what_was_counted_of_a_window_is_counted_again_when_something_left_it() -> None:
+def test_the_count_of_a_window_is_renewed_when_messages_left_it() -> None:
     events = judged_turn(1, 1, "held")
-    session = told(*events[:-1])
+    session = session_of(*events[:-1])
     session.window_tokens = (4, 100, "by words")
     session.apply(8, 8000, events[-1])
     assert session.window_tokens == NO_TOKEN_COUNT
@@ -183,10 +187,10 @@ def test_what_was_counted_of_a_window_is_counted_again_when_something_left_it() 
     ],
     ids=["held", "a draft", "no judges any more", "never judged"],
 )
-def test_an_answer_that_was_never_judged_stays_if_somebody_was_shown_it(
+def test_an_answer_that_was_never_judged_stays_if_a_user_was_shown_it(
     provisional: Any, outcome: Any, kept: list[str]
 ) -> None:
-    session = told(
+    session = session_of(
         Received((Text("ask"),)),
         TurnStarted((1,), turn=1),
         MessageAdded("assistant", (Text("unjudged"),), provisional=provisional, turn=1, step=1),
@@ -204,14 +208,14 @@ def test_a_window_keeps_an_input_that_waited_before_the_cut() -> None:
         TurnEnded(Answered(), turn=2),
         TurnStarted((5,), turn=3),
     ]
-    whole = told(*events)
+    whole = session_of(*events)
     view = Session.from_tail(SessionTail(whole.to_info(), records(*events)[3:], complete=False))
     assert [message.text for message in view.messages] == ["two", "re: two", "waits long"]
     assert view.queued_inputs == {}
 
 
 def test_a_fold_replaces_what_it_covers_in_the_view() -> None:
-    session = told(*conversation(3), Folded(8, "two turns about nothing", through=2))
+    session = session_of(*conversation(3), Folded(8, "two turns about nothing", through=2))
     assert session.summary == "two turns about nothing"
     summary, *rest = (message.text for message in session.messages)
     assert summary.startswith("[This summary stands for the earlier part of this conversation.")
@@ -221,14 +225,14 @@ def test_a_fold_replaces_what_it_covers_in_the_view() -> None:
 
 
 def test_a_fork_leaves_the_open_turn_and_what_waits_behind() -> None:
-    session = told(*turn(1, 1, "one"), Received((Text("two"),)), TurnStarted((5,), turn=2), Forked("parent", 6))
+    session = session_of(*turn(1, 1, "one"), Received((Text("two"),)), TurnStarted((5,), turn=2), Forked("parent", 6))
     assert session.parent == "parent"
     assert not session.is_unfinished
     assert session.turns == 2
 
 
 def test_a_steer_is_a_message_of_the_user_within_the_turn() -> None:
-    session = told(
+    session = session_of(
         Received((Text("go"),)), TurnStarted((1,), turn=1), Received((Text("left"),), "steer"), Steered((3,), turn=1)
     )
     assert [(message.role, message.text) for message in session.messages] == [("user", "go"), ("user", "left")]
@@ -242,8 +246,8 @@ def test_quick_messages_are_joined_by_a_line_break_and_pictures_stay_between() -
     assert join_inputs([(Text("a"), Text("b"))]) == (Text("a"), Text("b"))
 
 
-def test_settings_survive_and_what_is_none_stays() -> None:
-    session = told(
+def test_settings_survive_and_empty_ones_stay_empty() -> None:
+    session = session_of(
         SessionChanged(title="A", metadata={"a": "1"}), SessionChanged(status="paused"), SessionChanged(model="x/y")
     )
     standing = session.to_info()

@@ -1,4 +1,5 @@
-"""The documentation as a site: every page is found, every link leads somewhere, nothing is loaded from elsewhere."""
+"""The documentation as a site: every page is in the navigation, every link is valid, nothing is loaded from other
+sites."""
 
 from __future__ import annotations
 
@@ -105,12 +106,12 @@ def test_the_reference_pages_and_drawings_are_what_the_code_says() -> None:
     assert stale == [], "run: python scripts/reference.py"
 
 
-def test_every_page_of_the_reference_is_made_from_the_code_or_compared_with_it_elsewhere() -> None:
+def test_every_page_of_the_reference_is_generated_or_compared_by_another_test() -> None:
     import reference
 
     by_hand = {"index.md", "promises.md"}  # a list of pages; names of tests
     there = {page.name for page in (DOCS / "reference").glob("*.md")}
-    assert there - by_hand == {Path(path).name for path in reference.PAGES if path.endswith(".md")}
+    assert there - by_hand == {Path(path).name for path in reference.PAGES if re.fullmatch(r"reference/.*\.md", path)}
 
 
 def test_every_public_name_stands_on_the_page_of_the_library() -> None:
@@ -144,7 +145,7 @@ def test_the_protobuf_file_of_the_operations_is_generated_from_the_table() -> No
 # --- the site itself -----------------------------------------------------------------------------
 
 
-def test_nothing_is_asked_for_that_would_be_fetched_from_elsewhere() -> None:
+def test_nothing_is_configured_to_be_fetched_from_another_site() -> None:
     settings = site()
     assert settings["theme"]["font"] is False
     assert settings["plugins"] == ["search"]
@@ -155,7 +156,7 @@ def test_nothing_is_asked_for_that_would_be_fetched_from_elsewhere() -> None:
 
 
 @pytest.mark.skipif(find_spec("zensical") is None, reason="zensical is not installed (the extra `docs`)")
-def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_another_site(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     command = [sys.executable, "-m", "zensical", "build", "--strict"]

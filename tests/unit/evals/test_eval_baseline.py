@@ -1,4 +1,4 @@
-"""How it was before, what is worse now, and results as JUnit XML."""
+"""Baselines of evaluations: regressions against them, and results as JUnit XML."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def test_a_baseline_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2, "cases": {}}', '{"version": 1, "cases": {"a": {}}}'])
-def test_what_is_no_baseline_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_invalid_baseline_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "b.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"b\.json is not a baseline file: .*; create one with --save-baseline"):
         read_baseline(path)
 
 
-def test_what_is_worse_better_missing_and_new_is_named() -> None:
+def test_worse_better_missing_and_new_cases_are_named() -> None:
     now = run(
         steady=("passed", 0.85), sinks=("failed", 0.9), leaks=("failed", 0.4), rises=("passed", 1), new=("failed", 0)
     )
@@ -60,7 +60,7 @@ def test_what_is_worse_better_missing_and_new_is_named() -> None:
     assert list_failing_cases(now, found, strict=False) == ["sinks", "leaks", "new"]
 
 
-def test_what_failed_before_fails_the_run_only_if_it_got_worse_or_all_must_pass() -> None:
+def test_a_case_that_failed_before_fails_the_run_only_if_it_got_worse_or_all_must_pass() -> None:
     now = run(steady=("passed", 0.9), leaks=("failed", 0.5))
     found = compare_with_baseline(now, build_baseline(BEFORE, None), 0.05, ["steady", "leaks"])
     assert list_failing_cases(now, found, strict=False) == []
@@ -115,7 +115,7 @@ def test_junit_has_the_shape_that_tools_read() -> None:
     assert strict[0].get("failures") == "3"
 
 
-def test_junit_holds_whatever_a_model_says() -> None:
+def test_junit_holds_any_text_of_a_model() -> None:
     nasty = "a\x00b\x1b[31m<&>]]>\ud800\uffff é\U0001f600"
     result = CaseResult(
         name=nasty, result="failed", reasons=(nasty,), attempts=(CaseAttempt(result="failed", answer=nasty),)
@@ -127,7 +127,7 @@ def test_junit_holds_whatever_a_model_says() -> None:
     assert (case.findtext("system-out") or "").endswith(clean)
 
 
-def test_a_secret_is_taken_out_wherever_it_was_said() -> None:
+def test_a_secret_is_redacted_in_every_field() -> None:
     judged = CaseAttempt(
         result="failed", answer="my key is 42", reasons=("42!",), judges=(Score("j", 0.1, "it said 42", "42"),)
     )

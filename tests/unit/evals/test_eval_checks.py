@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from mainstay.core.messages import Usage
@@ -14,7 +15,7 @@ from mainstay.evals.checks import run_checks
 from mainstay.evals.suite_schema import CaseChecks, ExpectedCall
 from mainstay.evals.transcript import Transcript, TranscriptCall, merge_transcripts
 
-LOOK = TranscriptCall("look", {"place": "sea", "deep": True})
+LOOK = TranscriptCall("look", {"place": "sea", "deep": True}, "a light")
 SAY = TranscriptCall("say", {"text": "hm"})
 SEEN = Transcript(
     prompt="What is it?",
@@ -44,14 +45,15 @@ async def wrong(seen: Transcript = SEEN, **checks: Any) -> list[str]:
         {"called": ("say", "look")},
         {"called": (ExpectedCall(tool="look", arguments={"deep": True}),)},
         {"called": "l*k"},
+        {"called": (ExpectedCall(tool="look", result="light"),)},
         {"called_in_order": ("look", "broken")},
         {"not_called": ("bash", "write*")},
         {"steps_max": 3, "tokens_max": 120, "cost_max": 0.02, "seconds_max": 1.5},
         {"outcome": "answered"},
     ],
-    ids=range(13),
+    ids=range(14),
 )
-async def test_a_check_that_holds_says_nothing(checks: dict[str, Any]) -> None:
+async def test_a_passing_check_reports_nothing(checks: dict[str, Any]) -> None:
     assert await wrong(**checks) == []
 
 
@@ -94,7 +96,7 @@ async def test_a_check_that_does_not_hold_says_what_it_found(checks: dict[str, A
     assert await wrong(**checks) == [said]
 
 
-async def test_an_outcome_is_told_with_its_reason() -> None:
+async def test_an_outcome_is_reported_with_its_reason() -> None:
     failed = Transcript(prompt="x", answer="", outcome=Failed("The model could not answer: no key"))
     assert await wrong(failed, outcome="answered", contains="x") == [
         "outcome answered: it ended as failed: The model could not answer: no key",
@@ -129,7 +131,7 @@ async def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.Mon
     assert time.monotonic() - began < 30
 
 
-def test_several_turns_are_one_with_the_last_answer_and_the_first_trouble() -> None:
+def test_several_turns_are_one_with_the_last_answer_and_the_first_error() -> None:
     spent = Transcript(
         prompt="a", answer="b", outcome=Exhausted("steps"), steps=2, usage=Usage(1, 2), cost=0.5, calls=(SAY,)
     )
@@ -139,3 +141,21 @@ def test_several_turns_are_one_with_the_last_answer_and_the_first_trouble() -> N
     assert (whole.steps, whole.tokens, whole.cost) == (5, 123, 0.52)
     assert [one.tool for one in whole.calls] == ["say", "look", "say", "broken"]
     assert merge_transcripts([spent, SEEN], expected_turns={0}).outcome == Answered()
+
+
+async def test_a_call_of_a_tool_that_does_not_exist_is_no_call_of_it() -> None:
+    seen = msgspec.structs.replace(SEEN, calls=(TranscriptCall("lok", {}, "There is no tool 'lok'.", exists=False),))
+    assert await wrong(seen, called="lok") == [
+        "called lok: it called lok() with the result \"There is no tool 'lok'.\""
+    ]
+    assert await wrong(seen, called_in_order="lok") == [
+        "called in order lok: lok is missing there: it called lok() with the result \"There is no tool 'lok'.\""
+    ]
+    assert len(await wrong(seen, not_called="lok")) == 1, "the model tried it"
+
+
+async def test_the_result_of_a_call_is_checked_and_shown() -> None:
+    assert await wrong(called=(ExpectedCall(tool="look", arguments={"place": "sea"}, result="dark"),)) == [
+        'called look(place="sea") with the result \'dark\': it called look(place="sea", deep=true) with the result '
+        "'a light', say(text=\"hm\") with the result '', broken(…) with the result ''"
+    ]

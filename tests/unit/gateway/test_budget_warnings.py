@@ -1,4 +1,4 @@
-"""A budget that is nearly used up, as people hear of it."""
+"""Warnings to people about a nearly used budget."""
 
 from __future__ import annotations
 

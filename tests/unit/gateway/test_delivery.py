@@ -1,4 +1,4 @@
-"""What goes out: in order, at least once, and once where the platform can tell. On time that jumps."""
+"""Deliveries: in order, at least once, and exactly once where the platform can deduplicate. On virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OTHER = ChatAddress("chat", "C2", "t")
 DAY_S = 24 * 3600
 
 
-class Office:
+class DeliveryRig:
     """A courier and what it works with."""
 
     def __init__(self, shows: ChannelCapabilities = ALL_CAPABILITIES) -> None:
@@ -44,10 +44,10 @@ class Office:
         return [one.text for one in self.platform.bot_messages(room)]
 
 
-def run(work: Callable[[Office], Awaitable[None]], shows: ChannelCapabilities = ALL_CAPABILITIES) -> None:
+def run(work: Callable[[DeliveryRig], Awaitable[None]], shows: ChannelCapabilities = ALL_CAPABILITIES) -> None:
     async def main() -> None:
-        office = Office(shows)
-        await office.rig.channel.start(_deaf)
+        office = DeliveryRig(shows)
+        await office.rig.channel.start(_ignore_message)
         await work(office)
         await office.courier.close()
         await office.rig.channel.close()
@@ -55,12 +55,12 @@ def run(work: Callable[[Office], Awaitable[None]], shows: ChannelCapabilities = 
     virtual_run(main())
 
 
-async def _deaf(message: object) -> None:
-    """Nobody says anything here."""
+async def _ignore_message(message: object) -> None:
+    """No messages are expected here."""
 
 
 def test_a_long_answer_is_posted_in_pieces_in_order() -> None:
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         text = "\n\n".join(f"Paragraph {number} " + "x" * 40 for number in range(10))
         done = await (await office.send("k", text))
         assert done.state == "sent"
@@ -74,8 +74,8 @@ def test_a_long_answer_is_posted_in_pieces_in_order() -> None:
     run(work, replace(ALL_CAPABILITIES, length_max=100))
 
 
-def test_in_a_room_one_thing_comes_after_another_whatever_goes_wrong() -> None:
-    async def work(office: Office) -> None:
+def test_posts_of_a_room_stay_in_order_through_any_failure() -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.rate_limits_s["C1"] = 30
         sending = [await office.send(f"k{number}", f"number {number}") for number in range(5)]
         await asyncio.gather(*sending)
@@ -84,8 +84,8 @@ def test_in_a_room_one_thing_comes_after_another_whatever_goes_wrong() -> None:
     run(work)
 
 
-def test_a_room_that_is_limited_holds_up_no_other_and_is_not_asked_before_its_time() -> None:
-    async def work(office: Office) -> None:
+def test_a_rate_limited_room_blocks_no_other_and_is_not_retried_too_early() -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.rate_limits_s["C1"] = 120
         slow = await office.send("k1", "slow")
         begun = office.clock.monotonic()
@@ -99,8 +99,8 @@ def test_a_room_that_is_limited_holds_up_no_other_and_is_not_asked_before_its_ti
     run(work)
 
 
-def test_what_cannot_be_sent_is_tried_again_with_growing_waits_for_a_day() -> None:
-    async def work(office: Office) -> None:
+def test_a_failed_post_is_retried_with_growing_waits_for_a_day() -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.refusals_left["C1"] = 10**9
         begun = office.clock.monotonic()
         done = await (await office.send("k", "hello?"))
@@ -113,8 +113,8 @@ def test_what_cannot_be_sent_is_tried_again_with_growing_waits_for_a_day() -> No
     run(work)
 
 
-def test_what_is_sent_at_last_is_sent_once() -> None:
-    async def work(office: Office) -> None:
+def test_a_post_that_succeeds_late_is_sent_once() -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.refusals_left["C1"] = 7
         done = await (await office.send("k", "hello?"))
         assert (done.state, office.texts()) == ("sent", ["hello?"])
@@ -122,8 +122,8 @@ def test_what_is_sent_at_last_is_sent_once() -> None:
     run(work)
 
 
-def test_a_room_that_is_gone_is_a_failure_at_once() -> None:
-    async def work(office: Office) -> None:
+def test_a_deleted_room_is_a_failure_at_once() -> None:
+    async def work(office: DeliveryRig) -> None:
         done = await (await office.send("k", "hello?", ChatAddress("chat", "nowhere")))
         assert done.state == "failed"
         assert office.platform.request_counts["nowhere"] == 1
@@ -135,7 +135,7 @@ def test_a_room_that_is_gone_is_a_failure_at_once() -> None:
 def test_accepted_and_dropped_it_is_shown_once_where_the_platform_can_tell(once: Any) -> None:
     """F45"""
 
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.lost_responses_left = 3
         done = await (await office.send("k", "just once"))
         assert done.state == "sent"
@@ -145,10 +145,10 @@ def test_accepted_and_dropped_it_is_shown_once_where_the_platform_can_tell(once:
     run(work, replace(ALL_CAPABILITIES, idempotency=once))
 
 
-def test_accepted_and_dropped_it_is_unknown_where_nobody_can_tell_and_never_sent_again() -> None:
+def test_an_accepted_and_dropped_post_is_unknown_without_a_lookup_and_never_sent_again() -> None:
     """F45"""
 
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.lost_responses_left = 1
         done = await (await office.send("k", "just once"))
         assert done.state == "unknown"
@@ -163,10 +163,10 @@ def test_accepted_and_dropped_it_is_unknown_where_nobody_can_tell_and_never_sent
 
 
 @pytest.mark.parametrize("once", ["key", "look", "none"])
-def test_one_that_somebody_had_begun_to_send_is_finished_as_the_platform_allows(once: Any) -> None:
+def test_a_post_that_another_process_started_is_finished_as_the_platform_allows(once: Any) -> None:
     """F45: the process was killed while it posted the second part, or just before or after."""
 
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         text = "first part of it\n\nsecond part of it"
         begun = Delivery(key="k", to=ROOM, text=text, state="sending", part=1, ids=("m0",), at=office.clock.now_ms())
         await office.mail.add_delivery(begun)
@@ -180,7 +180,7 @@ def test_one_that_somebody_had_begun_to_send_is_finished_as_the_platform_allows(
 
 
 def test_a_platform_that_cannot_be_asked_is_asked_again_before_anything_is_posted_twice() -> None:
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.lost_responses_left = 1
         plain, fails = office.rig.channel.find_posted, [3]
 
@@ -198,7 +198,7 @@ def test_a_platform_that_cannot_be_asked_is_asked_again_before_anything_is_poste
 
 
 def test_a_full_disk_neither_loses_nor_repeats_anything() -> None:
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         plain, fails = office.mail.update_delivery, [0]
 
         async def update(delivery: Delivery) -> None:
@@ -218,7 +218,7 @@ def test_a_full_disk_neither_loses_nor_repeats_anything() -> None:
 def test_files_follow_the_text(tmp_path: Any) -> None:
     (tmp_path / "a.txt").write_bytes(b"content")
 
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         done = await (await office.send("k", "see here", files=((str(tmp_path / "a.txt"), "a.txt"),)))
         assert done.state == "sent"
         assert [(one.text, one.files) for one in office.platform.bot_messages("C1")] == [
@@ -229,8 +229,8 @@ def test_files_follow_the_text(tmp_path: Any) -> None:
     run(work)
 
 
-def test_the_same_key_is_under_way_once() -> None:
-    async def work(office: Office) -> None:
+def test_a_key_is_delivered_by_one_task_at_a_time() -> None:
+    async def work(office: DeliveryRig) -> None:
         first, second = await office.send("k", "one"), await office.send("k", "one")
         assert first is second
         await first
@@ -239,8 +239,8 @@ def test_the_same_key_is_under_way_once() -> None:
     run(work)
 
 
-def test_what_hangs_is_given_up_and_its_fate_is_unknown() -> None:
-    async def work(office: Office) -> None:
+def test_a_hanging_post_is_given_up_and_its_result_is_unknown() -> None:
+    async def work(office: DeliveryRig) -> None:
         async def post(to: ChatAddress, text: str, *, key: str) -> SentMessage:
             await asyncio.Event().wait()
             raise AssertionError
@@ -251,8 +251,8 @@ def test_what_hangs_is_given_up_and_its_fate_is_unknown() -> None:
     run(work, replace(ALL_CAPABILITIES, idempotency="none"))
 
 
-def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
-    async def work(office: Office) -> None:
+def test_idle_rooms_are_forgotten() -> None:
+    async def work(office: DeliveryRig) -> None:
         for number in range(50):
             room = f"R{number}"
             office.platform.rooms.add(room)
@@ -265,7 +265,7 @@ def test_rooms_that_have_nothing_to_say_are_forgotten() -> None:
 
 @pytest.mark.parametrize(("age_s", "state", "shown"), [(60, "sent", 1), (600, "unknown", 0)])
 def test_f45_a_key_that_the_platform_may_have_forgotten_is_not_trusted(age_s: float, state: str, shown: int) -> None:
-    async def work(office: Office) -> None:
+    async def work(office: DeliveryRig) -> None:
         at = office.clock.now_ms()
         kept = await office.mail.add_delivery(
             Delivery(key="k", to=ROOM, text="hello", state="sending", session="s", at=at)
@@ -278,8 +278,8 @@ def test_f45_a_key_that_the_platform_may_have_forgotten_is_not_trusted(age_s: fl
     run(work, replace(ALL_CAPABILITIES, idempotency="key", idempotency_window_s=300.0))
 
 
-def test_a_room_that_rests_is_tried_soon_after_somebody_is_heard_there() -> None:
-    async def work(office: Office) -> None:
+def test_a_paused_room_is_retried_soon_after_a_new_message_there() -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.refusals_left["C1"] = 8
         waiting = await office.send("k", "hello?")
         while office.platform.refusals_left["C1"]:
@@ -295,8 +295,8 @@ def test_a_room_that_rests_is_tried_soon_after_somebody_is_heard_there() -> None
     run(work)
 
 
-def test_what_the_platform_asked_for_stands_whoever_is_heard() -> None:
-    async def work(office: Office) -> None:
+def test_a_platforms_retry_time_holds_despite_new_messages() -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.rate_limits_s["C1"] = 120
         begun = office.clock.monotonic()
         waiting = await office.send("k", "slow")
@@ -310,8 +310,8 @@ def test_what_the_platform_asked_for_stands_whoever_is_heard() -> None:
 
 
 @pytest.mark.parametrize(("dropping", "state"), [(0, "sent"), (1, "unknown")])
-def test_what_nobody_needs_any_more_is_not_posted(dropping: int, state: str) -> None:
-    async def work(office: Office) -> None:
+def test_an_outdated_post_is_not_posted(dropping: int, state: str) -> None:
+    async def work(office: DeliveryRig) -> None:
         office.platform.lost_responses_left = dropping
         office.platform.refusals_left["C1"] = 1 - dropping
         needed = ["", "it was answered"]

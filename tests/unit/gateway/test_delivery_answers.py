@@ -110,7 +110,7 @@ async def test_silent_posts_nothing_and_there_is_a_receipt(tmp_path: Path, answe
         await world.shown(rig, "C1", "aloud")
 
 
-async def test_words_before_a_silent_end_are_taken_back(tmp_path: Path) -> None:
+async def test_text_before_a_silent_end_is_deleted(tmp_path: Path) -> None:
     @tool(effect="pure")
     def check() -> str:
         """Check."""
@@ -182,7 +182,7 @@ async def test_an_answer_that_broke_off_is_begun_again_in_the_same_message(tmp_p
         assert [one.text for one in await rig.posted_messages("C1")] == ["All is well."]
 
 
-async def test_a_message_that_somebody_deleted_while_it_grew_is_posted_anew(tmp_path: Path) -> None:
+async def test_a_message_that_a_user_deleted_while_it_grew_is_posted_again(tmp_path: Path) -> None:
     stall = Stall()
     rig = LoopbackRig()
     async with running(
@@ -196,7 +196,7 @@ async def test_a_message_that_somebody_deleted_while_it_grew_is_posted_anew(tmp_
         assert len(await rig.posted_messages("C1")) == 1
 
 
-async def test_whoever_prompts_a_thread_the_answer_is_told_there(tmp_path: Path) -> None:
+async def test_an_answer_is_posted_to_the_thread_with_any_source_of_the_prompt(tmp_path: Path) -> None:
     rig = LoopbackRig()
     async with running(World(tmp_path, rig)) as world:
         thread = await rig.send_message("C1", "hello", mention=True)
@@ -242,7 +242,7 @@ async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_pa
         assert sum("May this be done?" in one.text for one in await rig.posted_messages("C1")) == 1
 
 
-async def test_a_question_that_was_answered_while_nobody_could_post_it_is_not_posted(
+async def test_an_approval_answered_while_the_channel_was_down_is_not_posted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "BACKOFF_MAX_S", 0.05)
@@ -279,7 +279,7 @@ async def test_a_question_that_was_answered_while_nobody_could_post_it_is_not_po
         assert (question.state, question.ids, "answered" in question.note) == ("silent", (), True)
 
 
-async def test_a_channel_that_is_heard_again_is_answered_without_waiting_on(
+async def test_a_channel_with_a_new_message_is_answered_without_further_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "_compute_backoff_s", lambda tries: 3600.0)
@@ -293,7 +293,7 @@ async def test_a_channel_that_is_heard_again_is_answered_without_waiting_on(
         await world.shown(rig, "C1", "re: ")
 
 
-async def test_what_a_tool_sends_is_posted_once_under_its_key(tmp_path: Path) -> None:
+async def test_a_message_of_a_tool_is_posted_once_under_its_key(tmp_path: Path) -> None:
     rig = LoopbackRig()
     (tmp_path / "report.txt").write_text("42")
     async with running(World(tmp_path, rig)) as world:
@@ -322,7 +322,7 @@ def _with_file(rig: LoopbackRig) -> Any:
 
 
 @pytest.mark.parametrize("to", ["chat:C2", "chat:D9", "other:C1", "nonsense", ""])
-async def test_what_is_not_of_the_workspace_cannot_be_reached_from_it(tmp_path: Path, to: str) -> None:
+async def test_a_workspace_cannot_reach_rooms_of_another(tmp_path: Path, to: str) -> None:
     rig = LoopbackRig()
     world = World(tmp_path, rig)
     world.rules = {"chat": ChannelRoutingSettings(workspace="side", rooms={"C1": "main"})}
@@ -353,7 +353,7 @@ async def test_a_new_thread_is_opened_once_under_its_key_and_followed(tmp_path: 
         await world.shown(rig, "C1", "thanks")
 
 
-async def test_the_model_is_told_what_the_channel_can_show(tmp_path: Path) -> None:
+async def test_the_model_is_told_the_capabilities_of_the_channel(tmp_path: Path) -> None:
     from mainstay.gateway.channel_hints import build_hints
 
     rig = LoopbackRig(replace(ALL_CAPABILITIES, markup="plain", length_max=333))
@@ -393,7 +393,7 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
 
 
 @pytest.mark.parametrize("policy", ["thread", "user", "single"])
-async def test_an_answer_that_was_ready_while_nobody_could_post_it_is_posted_later(tmp_path: Path, policy: Any) -> None:
+async def test_an_answer_finished_while_the_channel_was_down_is_posted_later(tmp_path: Path, policy: Any) -> None:
     """U13, whichever lanes there are."""
     from mainstay.config.schema import LaneSettings
 
@@ -423,7 +423,7 @@ async def test_an_answer_that_was_ready_while_nobody_could_post_it_is_posted_lat
         assert len(await rig.posted_messages("C1")) == 1
 
 
-async def test_many_turns_at_once_are_all_told(tmp_path: Path) -> None:
+async def test_many_concurrent_turns_are_all_posted(tmp_path: Path) -> None:
     """Those whose watcher was too slow for them, too."""
     rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
     async with running(World(tmp_path, rig)) as world:
@@ -458,7 +458,7 @@ async def test_rooms_of_people_of_another_workspace_are_known_after_a_restart(tm
         assert not await rig.posted_messages("C1")
 
 
-async def test_what_a_tool_sent_and_could_not_be_posted_is_posted_after_a_restart(tmp_path: Path) -> None:
+async def test_an_unposted_message_of_a_tool_is_posted_after_a_restart(tmp_path: Path) -> None:
     rig = LoopbackRig()
     world = World(tmp_path, rig)
     async with running(world):
@@ -496,7 +496,7 @@ async def test_a_channel_that_is_connected_later_gets_what_waited_for_it(tmp_pat
         assert len(await rig.posted_messages("C1")) == 2
 
 
-async def test_a_channel_that_cannot_be_connected_says_why_and_holds_up_no_other(tmp_path: Path) -> None:
+async def test_a_channel_that_cannot_be_connected_says_why_and_blocks_no_other(tmp_path: Path) -> None:
     from mainstay.core.errors import ConfigError
 
     async def start(hear: object) -> None:

@@ -1,4 +1,4 @@
-"""Killed at every step between hearing a message and having answered it: nothing is lost, nothing is said twice."""
+"""Killed at every step between receiving a message and posting the answer: nothing is lost or posted twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PIECES = ["The beginning of an answer which is long, and which goes on for more 
           "It has a second part.\n\nAnd a third one, too."]  # fmt: skip
 
 
-class Fuse:
+class StepLimit:
     """Lets so many steps happen. Then nothing that goes through it ever happens again, as if the process were dead."""
 
     def __init__(self, steps: int) -> None:
@@ -55,10 +55,10 @@ class Fuse:
         self.left -= 1
 
 
-class Fused:
-    """Whatever it stands before, with a step before and a step after each call that matters."""
+class StepLimited:
+    """Any wrapped object, with a step before and a step after each relevant call."""
 
-    def __init__(self, inner: Any, fuse: Fuse) -> None:
+    def __init__(self, inner: Any, fuse: StepLimit) -> None:
         self._inner = inner
         self._fuse = fuse
 
@@ -76,32 +76,32 @@ class Fused:
         return call
 
 
-class FusedLanes:
+class StepLimitedLanes:
     """The lanes of a workspace, each fused: what the gateway writes into a journal goes through them."""
 
-    def __init__(self, inner: Any, fuse: Fuse) -> None:
+    def __init__(self, inner: Any, fuse: StepLimit) -> None:
         self._inner = inner
         self._fuse = fuse
 
     def get(self, key: str) -> Any:
-        return Fused(self._inner.get(key), self._fuse)
+        return StepLimited(self._inner.get(key), self._fuse)
 
 
-class FusedRuntime:
-    def __init__(self, inner: Any, fuse: Fuse) -> None:
+class StepLimitedRuntime:
+    def __init__(self, inner: Any, fuse: StepLimit) -> None:
         self._inner = inner
-        self.lanes = FusedLanes(inner.lanes, fuse)
+        self.lanes = StepLimitedLanes(inner.lanes, fuse)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-class FusedWorkspace:
+class StepLimitedWorkspace:
     """A workspace of which nothing is replaced, with fused lanes."""
 
-    def __init__(self, inner: Any, fuse: Fuse) -> None:
+    def __init__(self, inner: Any, fuse: StepLimit) -> None:
         self._inner = inner
-        self.current = FusedRuntime(inner.current, fuse)
+        self.current = StepLimitedRuntime(inner.current, fuse)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -110,27 +110,27 @@ class FusedWorkspace:
         return self.current
 
 
-class Life:
+class CrashWorld:
     """One world, in which boards come and go."""
 
     def __init__(self, where: Path, once: Any) -> None:
         self.rig = LoopbackRig(replace(ALL_CAPABILITIES, idempotency=once, length_max=100))
         self.stall = Stall()
         self.world = World(where, self.rig, script=self._write)
-        self.fuse = Fuse(10**9)
+        self.fuse = StepLimit(10**9)
 
     def _write(self, context: Context, options: Options) -> Step:
         return Pieces([TextPiece(BEGINNING), self.stall, TextPiece(ENDING), StreamFinished(FinishReason.END)])
 
     async def board(self, steps: int) -> None:
         """As another process would make it."""
-        self.fuse = fuse = Fuse(steps)
+        self.fuse = fuse = StepLimit(steps)
         world = self.world
         workspace, mail = await world.workspace("main"), world.mails["main"]
-        world.workspaces["main"] = FusedWorkspace(getattr(workspace, "_inner", workspace), fuse)  # type: ignore[assignment]
-        world.mails["main"] = Fused(getattr(mail, "_inner", mail), fuse)
+        world.workspaces["main"] = StepLimitedWorkspace(getattr(workspace, "_inner", workspace), fuse)  # type: ignore[assignment]
+        world.mails["main"] = StepLimited(getattr(mail, "_inner", mail), fuse)
         world.board = world.make_board()
-        await world.board.start([Fused(self.rig.recreate_channel(), fuse)])
+        await world.board.start([StepLimited(self.rig.recreate_channel(), fuse)])
 
     async def until(self, look: Callable[[], Awaitable[object]]) -> bool:
         """False: it was killed before."""
@@ -146,7 +146,7 @@ class Life:
         return False
 
     async def answer(self, steps: int) -> tuple[str, list[PostedMessage], bool]:
-        """Of a message that is said now, what became of it, and whether somebody was killed meanwhile."""
+        """Of a message that is said now, what became of it, and whether a process was killed meanwhile."""
         self.stall = Stall()
         await self.board(steps)
         first = self.fuse
@@ -163,7 +163,7 @@ class Life:
             done = any(one.turn for one in await self.world.receipts(session))
             return done and not self.world.board._deliverer.is_busy
 
-        if await self.until(begun):  # else whoever came later has not heard what was written before
+        if await self.until(begun):  # else the next process has not read what was written before
             await wait_until(lambda: shown() or self.fuse.blown.is_set(), "a draft is shown, or the end")
         self.stall.release()
         await self.until(told)
@@ -177,7 +177,7 @@ class Life:
 @pytest.mark.parametrize("once", ["key", "look", "none"])
 async def test_killed_at_any_step_an_answer_is_neither_lost_nor_posted_twice(tmp_path: Path, once: Any) -> None:
     """U13, F45"""
-    life = Life(tmp_path, once)
+    life = CrashWorld(tmp_path, once)
     await life.world.begin()
     await life.world.board.close()
     steps, killed = 0, True
@@ -186,7 +186,7 @@ async def test_killed_at_any_step_an_answer_is_neither_lost_nor_posted_twice(tmp
         texts = [one.text for one in shown]
         if once != "none":
             assert (state, texts) == ("sent", PIECES), steps
-        else:  # what may have been said is not said again; a draft that nobody knows of may stay
+        else:  # what may have been said is not said again; an unknown draft may stay
             whole = [text for text in texts if text in PIECES]
             assert len(whole) == len(set(whole)), steps
             assert state in ("sent", "unknown"), steps

@@ -1,4 +1,4 @@
-"""Other commands work through the socket of whoever owns the home."""
+"""Commands work through the socket of the process that owns the home."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mainstay.core.events import TextDelta, TurnEnded
 from mainstay.core.messages import Text
 from mainstay.core.outcome import Aborted, Answered
 from mainstay.gateway.home_socket import SOCKET_NAME, RemoteAgent, serve_socket, single_workspace_callers
-from mainstay.operations.entry import OperationEntry
 from mainstay.operations.home import ListWorkspaces
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.people import ListPeople
 from mainstay.operations.sessions import GetSession
 from mainstay.operations.table import ENTRIES
@@ -127,9 +127,7 @@ def line(request: dict[str, Any], **more: Any) -> bytes:
         line({"operation": "ListSessions"}, stream=True),
     ],
 )
-async def test_what_is_no_operation_or_not_asked_for_rightly_is_refused_in_a_sentence(
-    tmp_path: Path, request_line: bytes
-) -> None:
+async def test_an_invalid_operation_is_refused_in_a_sentence(tmp_path: Path, request_line: bytes) -> None:
     async with (
         Agent(ScriptedProvider([]), home=tmp_path) as agent,
         serve_socket(single_workspace_callers(agent), tmp_path),
@@ -152,7 +150,7 @@ async def test_an_operation_that_is_not_offered_here_is_refused(
             await RemoteAgent(tmp_path).execute(GetSession(session="s"))
 
 
-async def test_rubbish_on_the_socket_gets_a_sentence(tmp_path: Path) -> None:
+async def test_invalid_input_on_the_socket_gets_a_sentence(tmp_path: Path) -> None:
     async with (
         Agent(ScriptedProvider([]), home=tmp_path) as agent,
         serve_socket(single_workspace_callers(agent), tmp_path),

@@ -20,7 +20,7 @@ ANN = Person(name="ann", display_name="Ann Lee", roles={"team": "member", "lab":
 CONFIGURED = "declared in the configuration"
 
 
-async def test_somebody_is_added_with_roles_and_may_enter_where_they_have_one() -> None:
+async def test_a_person_is_added_with_roles_and_may_enter_their_workspaces() -> None:
     async with opened() as people:
         await people.add_person(ANN)
         found = people.get_person("ann")
@@ -46,7 +46,7 @@ async def test_a_role_is_granted_changed_and_withdrawn() -> None:
             await people.withdraw_role("ann", "team")
 
 
-async def test_who_is_removed_is_nobody_and_neither_are_their_accounts() -> None:
+async def test_a_removed_person_is_unknown_and_so_are_their_accounts() -> None:
     async with opened() as people:
         code = await people.issue_pairing_code("slack", "U1", "Ann")
         assert code is not None
@@ -61,8 +61,8 @@ async def test_who_is_removed_is_nobody_and_neither_are_their_accounts() -> None
             await people.remove_person("ann")
 
 
-async def test_whoever_gets_a_name_next_gets_nothing_of_who_had_it_before() -> None:
-    """Keys of somebody who was declared outlive the declaration, as they are stored; nobody else is to have them."""
+async def test_a_new_person_with_a_used_name_inherits_nothing() -> None:
+    """Keys of a declared person survive the declaration, as they are stored; no other person may have them."""
     store = InMemoryPeopleStore()
     async with opened(store, declared=[ANN]) as people:
         token, _ = await people.create_key("ann", "lab", scopes=["admin"])
@@ -76,7 +76,7 @@ async def test_whoever_gets_a_name_next_gets_nothing_of_who_had_it_before() -> N
         assert people.authenticate_key(token) is None
 
 
-async def test_an_account_is_taken_back_and_its_person_stays() -> None:
+async def test_an_account_is_unlinked_and_its_person_stays() -> None:
     async with opened() as people:
         code = await people.issue_pairing_code("slack", "U1", "Ann")
         assert code is not None
@@ -91,7 +91,7 @@ async def test_an_account_is_taken_back_and_its_person_stays() -> None:
 # --- of the configuration ------------------------------------------------------------------------
 
 
-async def test_who_is_declared_wins_over_who_is_stored_and_is_changed_only_there() -> None:
+async def test_a_declared_person_overrides_a_stored_one_and_is_changed_only_in_the_configuration() -> None:
     store = InMemoryPeopleStore()
     async with opened(store) as people:
         await people.add_person(Person(name="ann", roles={"team": "admin"}))
@@ -168,7 +168,7 @@ BAD_NAMES: list[Any] = [
 
 
 @pytest.mark.parametrize("number", range(len(BAD_NAMES)))
-async def test_a_name_that_cannot_be_one_is_refused_in_a_sentence(number: int) -> None:
+async def test_an_invalid_name_is_refused_in_a_sentence(number: int) -> None:
     name = BAD_NAMES[number]
     async with opened() as people:
         tries = (
@@ -189,7 +189,7 @@ BAD_WORKSPACES: list[Any] = ["", "Team", "a b", "../team", "a" * 65, "tëam", "t
 
 
 @pytest.mark.parametrize("number", range(len(BAD_WORKSPACES)))
-async def test_a_workspace_that_cannot_be_one_is_refused_in_a_sentence(number: int) -> None:
+async def test_an_invalid_workspace_is_refused_in_a_sentence(number: int) -> None:
     workspace = BAD_WORKSPACES[number]
     async with opened() as people:
         await people.add_person(ANN)
@@ -206,7 +206,7 @@ async def test_a_workspace_that_cannot_be_one_is_refused_in_a_sentence(number: i
 
 
 @pytest.mark.parametrize("role", ["", "root", "Admin", "['admin']"])
-async def test_a_role_that_is_none_is_refused_in_a_sentence(role: Any) -> None:
+async def test_an_invalid_role_is_refused_in_a_sentence(role: Any) -> None:
     async with opened() as people:
         await people.add_person(ANN)
         for attempt in (
@@ -219,7 +219,7 @@ async def test_a_role_that_is_none_is_refused_in_a_sentence(role: Any) -> None:
         assert [one.roles for one in people.list_people()] == [ANN.roles]
 
 
-async def test_what_somebody_is_called_hides_nothing_and_is_bounded() -> None:
+async def test_a_display_name_is_sanitised_and_bounded() -> None:
     async with opened() as people:
         for called in ("a" * 81, "two\nlines", "\x1b[31mred", "right\u202eleft", "half \ud800"):
             with pytest.raises(InputRefused, match="one line of at most 80"):
@@ -239,7 +239,7 @@ async def test_a_name_is_given_once_and_roles_are_bounded() -> None:
 # --- memory and disk -----------------------------------------------------------------------------
 
 
-async def test_what_could_not_be_written_did_not_happen() -> None:
+async def test_a_failed_write_changes_nothing() -> None:
     store = InMemoryPeopleStore()
     async with opened(store) as people:
         await people.add_person(ANN)
@@ -260,7 +260,7 @@ async def test_what_could_not_be_written_did_not_happen() -> None:
         assert (found.role, len(people.list_keys()), people.list_pairings()) == ("member", 1, [])
 
 
-async def test_a_change_goes_on_to_its_end_when_whoever_wanted_it_leaves(tmp_path: Path) -> None:
+async def test_a_change_is_completed_after_its_caller_disconnects(tmp_path: Path) -> None:
     """A key whose revocation is on disk must not be good for another moment."""
     clock = HandClock()
     async with opened(SqlitePeopleStore(str(tmp_path / "gateway.db")), clock) as people:
@@ -276,7 +276,7 @@ async def test_a_change_goes_on_to_its_end_when_whoever_wanted_it_leaves(tmp_pat
         assert people.authenticate_key(token) is None
 
 
-async def test_everything_is_there_after_a_restart_and_closing_waits_for_what_is_under_way(tmp_path: Path) -> None:
+async def test_everything_survives_a_restart_and_closing_waits_for_pending_changes(tmp_path: Path) -> None:
     path = str(tmp_path / "gateway.db")
     people = People(SqlitePeopleStore(path), HandClock())
     await people.open()

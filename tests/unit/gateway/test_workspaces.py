@@ -15,8 +15,8 @@ from mainstay.config.schema import Config
 from mainstay.core.errors import HomeTaken, WorkspaceUnknown
 from mainstay.core.messages import Text
 from mainstay.gateway.workspace_registry import WorkspaceRegistry
-from mainstay.lane.pending_replies import PendingReply
-from mainstay.operations.inputs import accept_prompt
+from mainstay.lane.replies import PendingReply
+from mainstay.operations.input_submission import accept_prompt
 from mainstay.testing import ScriptedProvider, Stall
 
 YAML = """
@@ -26,7 +26,7 @@ workspaces:
 """
 
 
-class House:
+class WorkspacesRig:
     """Agents with scripted models, and what each workspace's model was asked."""
 
     def __init__(self, home: Path, yaml: str = YAML) -> None:
@@ -47,7 +47,7 @@ class House:
         agent.join_gateway(GatewayServices())
         return agent
 
-    async def __aenter__(self) -> House:
+    async def __aenter__(self) -> WorkspacesRig:
         self.workspaces.acquire_home()
         await self.workspaces.open_all()
         return self
@@ -56,38 +56,38 @@ class House:
         await self.workspaces.close()
 
 
-async def say(house: House, workspace: str, text: str, session: str = "s", id: str = "") -> PendingReply:
-    opened = await house.workspaces.get_workspace(workspace)
+async def say(rig: WorkspacesRig, workspace: str, text: str, session: str = "s", id: str = "") -> PendingReply:
+    opened = await rig.workspaces.get_workspace(workspace)
     return await accept_prompt(await opened.runtime(), session, [Text(text)], id=id)
 
 
-async def ask(house: House, workspace: str, text: str, session: str = "s") -> str:
-    return (await (await say(house, workspace, text, session)).reply).text
+async def ask(rig: WorkspacesRig, workspace: str, text: str, session: str = "s") -> str:
+    return (await (await say(rig, workspace, text, session)).reply).text
 
 
 async def test_each_workspace_has_its_own_settings_and_its_own_file(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
-        await ask(house, "default", "the code is 4711")
-        await ask(house, "team", "what is the code?")
-        assert house.models["default"][0].asked[0].system.startswith("You are terse.")
-        assert house.models["team"][0].asked[0].system.startswith("You are kind.")
-        assert "4711" not in str(house.models["team"][0].asked)
-        team = await house.workspaces.get_agent("team")
+    async with WorkspacesRig(tmp_path) as rig:
+        await ask(rig, "default", "the code is 4711")
+        await ask(rig, "team", "what is the code?")
+        assert rig.models["default"][0].asked[0].system.startswith("You are terse.")
+        assert rig.models["team"][0].asked[0].system.startswith("You are kind.")
+        assert "4711" not in str(rig.models["team"][0].asked)
+        team = await rig.workspaces.get_agent("team")
         assert not [hit for hit in await team.memory.search("code 4711") if "4711" in hit.text]
         assert sorted(path.parent.name for path in tmp_path.glob("workspaces/*/workspace.db")) == ["default", "team"]
 
 
 async def test_a_workspace_that_is_nowhere_is_unknown_and_is_not_made(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
+    async with WorkspacesRig(tmp_path) as rig:
         with pytest.raises(WorkspaceUnknown, match="there is no workspace 'secret'"):
-            await house.workspaces.get_workspace("secret")
+            await rig.workspaces.get_workspace("secret")
         assert not (tmp_path / "workspaces" / "secret").exists()
-        await house.workspaces.get_agent("secret")  # the owner may make one by naming it
-        assert (await house.workspaces.get_workspace("secret")).name == "secret"
+        await rig.workspaces.get_agent("secret")  # the owner may make one by naming it
+        assert (await rig.workspaces.get_workspace("secret")).name == "secret"
 
 
 async def test_one_process_owns_the_home_with_all_of_them(tmp_path: Path) -> None:
-    async with House(tmp_path):
+    async with WorkspacesRig(tmp_path):
         with pytest.raises(HomeTaken):
             WorkspaceRegistry(tmp_path, load_config(tmp_path, env={}), lambda config: Agent()).acquire_home()
     async with Agent(ScriptedProvider(["hi"]), home=tmp_path) as agent:
@@ -95,51 +95,51 @@ async def test_one_process_owns_the_home_with_all_of_them(tmp_path: Path) -> Non
 
 
 async def test_a_workspace_that_cannot_be_opened_keeps_out_no_other(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
-        await ask(house, "team", "hi")
+    async with WorkspacesRig(tmp_path) as rig:
+        await ask(rig, "team", "hi")
     (tmp_path / "workspaces" / "team" / "workspace.db").write_bytes(b"no database at all" * 100)
-    async with House(tmp_path) as house:
-        assert await ask(house, "default", "hi") == "hello"
-        assert "team" in house.workspaces.problems
+    async with WorkspacesRig(tmp_path) as rig:
+        assert await ask(rig, "default", "hi") == "hello"
+        assert "team" in rig.workspaces.problems
 
 
 async def test_f47_a_reload_changes_what_changed_and_lets_a_running_turn_end_first(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
+    async with WorkspacesRig(tmp_path) as rig:
         stall = Stall(then="at last")
-        house.models["team"][0]._script = [stall]
-        ticket = await say(house, "team", "slowly")
+        rig.models["team"][0]._script = [stall]
+        ticket = await say(rig, "team", "slowly")
         await stall.reached.wait()
         (tmp_path / "mainstay.yaml").write_text(YAML.replace("kind", "merry"))
-        reloading = asyncio.ensure_future(house.workspaces.reload(house.load(), 20))
+        reloading = asyncio.ensure_future(rig.workspaces.reload(rig.load(), 20))
         await asyncio.sleep(0)
-        later = asyncio.ensure_future(ask(house, "team", "hi", "other"))
-        assert await ask(house, "default", "hi") == "hello"  # nobody else waits
+        later = asyncio.ensure_future(ask(rig, "team", "hi", "other"))
+        assert await ask(rig, "default", "hi") == "hello"  # no other caller waits
         assert not later.done()
         stall.release()
         assert await reloading == ["team"]
         assert (await ticket.reply).text == "at last"
         assert await later == "hello"
-        assert house.models["team"][1].asked[0].system.startswith("You are merry.")
-        assert len(house.models["default"]) == 1
-        assert house.opened == ["default", "team", "team"]
+        assert rig.models["team"][1].asked[0].system.startswith("You are merry.")
+        assert len(rig.models["default"]) == 1
+        assert rig.opened == ["default", "team", "team"]
 
 
-async def test_f47_a_turn_that_outlasts_the_reload_is_taken_up_by_the_new_agent(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
+async def test_f47_a_turn_that_outlasts_the_reload_is_resumed_by_the_new_agent(tmp_path: Path) -> None:
+    async with WorkspacesRig(tmp_path) as rig:
         stall = Stall(then="never")
-        house.models["team"][0]._script = [stall]
-        await say(house, "team", "slowly", id="m1")
+        rig.models["team"][0]._script = [stall]
+        await say(rig, "team", "slowly", id="m1")
         await stall.reached.wait()
         (tmp_path / "mainstay.yaml").write_text(YAML.replace("kind", "merry"))
-        await house.workspaces.reload(house.load(), 0.05)
-        ticket = await say(house, "team", "slowly", id="m1")
+        await rig.workspaces.reload(rig.load(), 0.05)
+        ticket = await say(rig, "team", "slowly", id="m1")
         assert (await ticket.reply).text == "hello"
 
 
 async def test_f47_settings_that_cannot_be_used_leave_the_workspace_as_it_was(tmp_path: Path) -> None:
-    async with House(tmp_path) as house:
+    async with WorkspacesRig(tmp_path) as rig:
         broken = YAML.replace("{instructions: You are kind.}", "{tools: {roots: [/nowhere/at/all], builtin: [read]}}")
         (tmp_path / "mainstay.yaml").write_text(broken)
-        assert await house.workspaces.reload(house.load(), 5) == []
-        assert await ask(house, "team", "hi") == "hello"
-        assert house.models["team"][-1].asked[-1].system.startswith("You are kind.")
+        assert await rig.workspaces.reload(rig.load(), 5) == []
+        assert await ask(rig, "team", "hi") == "hello"
+        assert rig.models["team"][-1].asked[-1].system.startswith("You are kind.")

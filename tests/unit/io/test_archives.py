@@ -1,4 +1,4 @@
-"""Archives from elsewhere: plain files within bounds come out of them, or nothing is accepted."""
+"""Untrusted archives: plain files within limits are unpacked, or nothing is accepted."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def unpacked(where: Path, data: bytes, bounds: ArchiveLimits | None = None) -> d
         pytest.param(lambda files: gzip.compress(tar_of(files, format=tarfile.PAX_FORMAT)), id="tgz pax"),
     ],
 )
-def test_what_was_packed_comes_out(make: Callable[[dict[str, bytes]], bytes], tmp_path: Path) -> None:
+def test_packed_files_are_unpacked(make: Callable[[dict[str, bytes]], bytes], tmp_path: Path) -> None:
     files = {**FILES, LONG: b"long"}
     assert unpacked(tmp_path, make(files)) == files
 
@@ -164,7 +164,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("data", "why"), [pytest.param(*case, id=name) for name, case in HOSTILE.items()])
-def test_what_is_no_plain_file_is_refused(data: bytes, why: str, tmp_path: Path) -> None:
+def test_a_special_file_is_refused(data: bytes, why: str, tmp_path: Path) -> None:
     with pytest.raises(ArchiveRefused, match=why) as refused:
         unpacked(tmp_path, data)
     assert str(refused.value).isprintable()
@@ -198,8 +198,8 @@ def test_a_bomb_is_stopped_when_too_much_has_come_out(make: Callable[..., bytes]
     assert written <= 200 * len(data) + 1024 * 1024
 
 
-def test_what_is_passed_over_counts_too(tmp_path: Path) -> None:
-    """A gigabyte that nobody would write still has to be unpacked to get behind it."""
+def test_skipped_files_count_too(tmp_path: Path) -> None:
+    """A skipped gigabyte still has to be unpacked to read the next file."""
     (tmp_path / "archive").write_bytes(tar_of({".git/bomb": b"\0" * 50_000_000, "a": b"x"}, mode="w:gz"))
     (tmp_path / "into").mkdir()
     with pytest.raises(ArchiveRefused, match="the unpacked archive is too large"):
@@ -249,7 +249,7 @@ def test_folders_with_links_or_pipes_are_refused(tmp_path: Path) -> None:
             unpack(source, into)
 
 
-def test_what_is_not_there_or_no_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_archive_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ArchiveRefused, match="there is no"):
         unpack(tmp_path / "nothing", tmp_path)
     os.mkfifo(tmp_path / "pipe")
@@ -259,7 +259,7 @@ def test_what_is_not_there_or_no_file_is_told(tmp_path: Path) -> None:
 
 @given(data=st.data())
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_whatever_is_changed_in_an_archive_it_comes_out_inside_or_is_refused(data: st.DataObject) -> None:
+def test_a_changed_archive_unpacks_inside_the_folder_or_is_refused(data: st.DataObject) -> None:
     packed = bytearray(data.draw(st.sampled_from([zip_of(FILES), tar_of(FILES), tar_of(FILES, mode="w:gz")])))
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(packed) - 1))

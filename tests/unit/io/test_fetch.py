@@ -14,8 +14,9 @@ import pytest
 from support.site_double import KEYS, Site, moved, ok
 
 from mainstay.core.errors import ConfigError
+from mainstay.core.http_response_parser import HEADERS_MAX
 from mainstay.io.fetch import FetchResult, FetchRules, decode_body, fetch, parse_private_hosts, resolve_host
-from mainstay.io.http_response import HEADERS_MAX, FetchFailed, ResponseTooLarge
+from mainstay.io.http_response import FetchFailed, ResponseTooLarge
 from mainstay.io.urls import AddressRefused
 
 SMALL = 64 * 1024
@@ -41,7 +42,7 @@ class Names:
 
 
 class World:
-    """Stands between us and the network: whatever goes to a public address ends at a server of the test."""
+    """Replaces the network: every connection to a public address ends at a server of the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
         self.reached: list[str] = []
@@ -57,7 +58,7 @@ class World:
 # --- what comes back -----------------------------------------------------------------------------
 
 
-async def test_a_page_is_fetched_with_nothing_of_ours_but_a_name() -> None:
+async def test_a_page_is_fetched_with_only_our_user_agent() -> None:
     async with Site(ok("hello", "text/plain; charset=UTF-8")) as site:
         found = await fetch(f"{site.url}a?b=c#d", rules=rules(site.place))
     assert found == FetchResult(url=f"{site.url}a?b=c", status=200, mime="text/plain", charset="utf-8", body=b"hello")
@@ -81,7 +82,7 @@ async def test_a_head_request_brings_no_body() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 204, 304, 403, 404, 500, 503])
-async def test_whatever_the_status_is_it_is_told(status: int) -> None:
+async def test_every_status_is_reported(status: int) -> None:
     async with Site(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nhi".encode()) as site:
         found = await fetch(site.url, rules=rules(site.place))
     assert (found.status, found.body) == (status, b"" if status in (204, 304) else b"hi")
@@ -94,7 +95,7 @@ BODIES = {
     "until the end": b"\r\nhello",
     "chunks": b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
     "chunks with a trailer": b"Transfer-Encoding: Chunked\r\n\r\n05\r\nhello\r\n0\r\nX: y\r\n\r\n",
-    "line feeds only": b"Transfer-Encoding: chunked\n\n5\nhello\n0\n\n",
+    "line feeds": b"Transfer-Encoding: chunked\n\n5\r\nhello\r\n0\r\n\r\n",
     "gzip": b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello"),
     "x-gzip": b"Content-Encoding: x-gzip\r\n\r\n" + gzip.compress(b"hello"),
     "deflate": b"Content-Encoding: deflate\r\n\r\n" + zlib.compress(b"hello"),
@@ -117,7 +118,7 @@ async def test_a_body_comes_in_every_proper_form(rest: bytes, dribble: bool) -> 
         assert (await fetch(site.url, rules=rules(site.place))).body == b"hello"
 
 
-async def test_signs_of_life_before_the_answer_are_passed_over() -> None:
+async def test_interim_responses_are_skipped() -> None:
     async with Site(b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok()) as site:
         assert (await fetch(site.url, rules=rules(site.place))).body == b"hello"
     async with Site(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000) as site:
@@ -163,7 +164,7 @@ async def test_f39_a_name_is_refused_if_one_of_its_addresses_is(
         assert world.reached == site.heads == []
 
 
-async def test_f39_a_name_that_changes_its_address_is_asked_once_and_held_to_its_word(
+async def test_f39_a_name_that_changes_its_address_is_resolved_once_and_pinned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """DNS rebinding: public when checked, this machine when connected to."""
@@ -224,7 +225,7 @@ async def test_redirects_are_followed_to_the_end_and_counted() -> None:
         assert len(site.heads) == 6
 
 
-async def test_what_the_owner_allows_is_one_host_with_one_port() -> None:
+async def test_an_allowed_host_is_one_host_with_one_port() -> None:
     async with Site() as site, Site() as other:
         allowed = rules(*parse_private_hosts([f"127.0.0.1:{site.port}"]))
         assert (await fetch(site.url, rules=allowed)).status == 200
@@ -235,7 +236,7 @@ async def test_what_the_owner_allows_is_one_host_with_one_port() -> None:
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1", "host", "http://x:80", "a:b", "x:80/path", "", "u@h:80", "0x7f.1:80"])
-def test_an_owner_who_allows_something_unclear_is_told_so(text: str) -> None:
+def test_an_ambiguous_allowed_host_is_refused_to_the_owner(text: str) -> None:
     with pytest.raises(ConfigError, match=r"tools\.fetch_private"):
         parse_private_hosts([text])
 
@@ -361,6 +362,10 @@ GARBAGE = {
     "a chunk too short": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
     "a chunk too long": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n",
     "a chunk's line without end": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;" + b"x" * 100_000,
+    "chunks with line feeds": b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n5\nhello\n0\n\n",
+    "a line feed in a size": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nb\r\nhello\r\n0\r\n\r\n",
+    "no line after the last chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
+    "line ends of both kinds": b"HTTP/1.1 200 OK\r\nA: b\nC: d\r\nContent-Length: 5\r\n\r\nhello",
     "no last chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
     "an unknown transfer": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
     "an unknown packing": b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 5\r\n\r\nhello",
@@ -440,7 +445,7 @@ HANGS = {
 
 
 @pytest.mark.parametrize("answer", HANGS.values(), ids=HANGS.keys())
-async def test_a_server_that_stops_is_left_alone_after_a_while(answer: bytes) -> None:
+async def test_a_server_that_stalls_is_given_up_after_a_while(answer: bytes) -> None:
     async with Site(answer, hang=True) as site:
         with pytest.raises(FetchFailed, match=r"did not answer within 0\.2 s"):
             await fetch(site.url, rules=rules(site.place, time_s=0.2))
@@ -458,7 +463,7 @@ async def test_an_abort_closes_the_connection_at_every_stage(answer: bytes) -> N
         await asyncio.wait_for(site.gone.wait(), 5)
 
 
-async def test_a_slow_loris_has_no_more_time_than_anybody() -> None:
+async def test_a_slow_loris_server_has_the_same_timeout() -> None:
     async def drip(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         while True:
@@ -491,7 +496,7 @@ async def test_a_resolver_that_hangs_is_not_waited_for() -> None:
         await fetch("http://x.test/", rules=rules(time_s=0.1), resolve=resolve)
 
 
-async def test_a_host_that_is_not_there_is_said_to_be_so() -> None:
+async def test_an_unreachable_host_is_reported() -> None:
     with pytest.raises(FetchFailed, match="no host"):
         await fetch("http://nowhere.test/", resolve=Names())
     with pytest.raises(FetchFailed, match="no host"):
@@ -532,5 +537,5 @@ CHARSETS = [
 
 
 @pytest.mark.parametrize(("charset", "body", "holds"), [row[1:] for row in CHARSETS], ids=[row[0] for row in CHARSETS])
-def test_text_is_read_whatever_the_server_says_of_its_charset(charset: str, body: bytes, holds: str) -> None:
+def test_text_is_decoded_with_any_declared_charset(charset: str, body: bytes, holds: str) -> None:
     assert holds in decode_body(FetchResult(url="http://x/", status=200, charset=charset, body=body))

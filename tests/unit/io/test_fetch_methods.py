@@ -68,7 +68,7 @@ async def test_a_redirect_within_the_same_server_is_followed_for_reading() -> No
     assert len(site.heads) == 2
 
 
-async def test_a_redirect_elsewhere_is_not_followed_and_nobody_else_sees_the_headers() -> None:
+async def test_a_redirect_to_another_host_is_not_followed_and_it_receives_no_headers() -> None:
     """Another port of the same machine is another server; what an owner sends to one is not for the other."""
     async with Site() as other, Site(moved(other.url)) as site:
         with pytest.raises(AddressRefused, match="another server"):
@@ -78,7 +78,7 @@ async def test_a_redirect_elsewhere_is_not_followed_and_nobody_else_sees_the_hea
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_what_changes_something_follows_no_redirect_at_all(method: str, status: int) -> None:
+async def test_a_changing_request_follows_no_redirect(method: str, status: int) -> None:
     async with Site(moved("/b", status), ok()) as site:
         response = await send_request(HttpRequest(url=f"{site.url}a", method=method, body=b"x"), rules=rules(site))
     assert (response.result.status, len(site.heads)) == (status, 1)
@@ -97,7 +97,7 @@ async def test_a_private_address_is_refused_before_anything_is_sent() -> None:
         assert site.heads == []
 
 
-async def test_a_server_that_says_nothing_is_waited_for_no_longer_than_the_bound() -> None:
+async def test_a_silent_server_is_waited_for_no_longer_than_the_limit() -> None:
     async with Site(b"", hang=True) as site:
         with pytest.raises(FetchFailed, match="did not answer"):
             await send_request(HttpRequest(url=site.url), rules=rules(site, time_s=0.3))

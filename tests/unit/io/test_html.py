@@ -43,7 +43,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("source", "text"), SHOWN.values(), ids=SHOWN.keys())
-def test_what_a_person_would_see(source: str, text: str) -> None:
+def test_visible_text_is_extracted(source: str, text: str) -> None:
     assert convert_html(source, BASE).text == text
 
 
@@ -80,7 +80,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("source", HIDDEN.values(), ids=HIDDEN.keys())
-def test_what_a_person_would_not_see(source: str) -> None:
+def test_invisible_text_is_left_out(source: str) -> None:
     found = convert_html(f"<p>before</p>{source}<p>after</p>", BASE)
     assert "NO" not in found.text
     assert "before" in found.text

@@ -33,7 +33,7 @@ def nested(depth: int, key: str = "a") -> dict[str, Any]:
     return made
 
 
-def test_a_value_that_fits_is_fine_and_one_that_does_not_is_told_where() -> None:
+def test_a_valid_value_passes_and_an_invalid_one_is_reported_with_its_place() -> None:
     schema = CompiledJsonSchema(
         of(to={"type": "string"}, days={"type": "array", "items": {"type": "integer", "maximum": 7}})
     )
@@ -123,7 +123,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("schema", "why"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
-def test_f49_what_cannot_be_used_is_refused_at_registration(schema: dict[str, Any], why: str) -> None:
+def test_f49_an_unusable_schema_is_refused_at_registration(schema: dict[str, Any], why: str) -> None:
     begun = time.process_time()
     with pytest.raises(SchemaRefused, match=why) as refused:
         CompiledJsonSchema(schema)
@@ -144,7 +144,7 @@ def test_f49_nothing_is_fetched() -> None:
             server.accept()
 
 
-def test_what_merely_looks_like_a_keyword_is_fine() -> None:
+def test_a_property_named_like_a_keyword_is_accepted() -> None:
     schema = CompiledJsonSchema(
         {
             **of(**{"$ref": {"type": "integer"}, "$id": {"type": "string"}, "type": {"const": {"$ref": "http://x"}}}),
@@ -332,7 +332,7 @@ def test_f49_any_schema_is_refused_in_a_sentence_or_answers_soon(a: Any, b: Any,
     ],
     ids=range(15),
 )
-def test_arguments_that_do_not_fit_are_told_in_a_sentence_for_the_model(text: str, why: str) -> None:
+def test_invalid_arguments_are_reported_in_a_sentence_for_the_model(text: str, why: str) -> None:
     schema = CompiledJsonSchema({**of(a={"type": "integer"}, b={}), "required": ["a"], "additionalProperties": False})
     with pytest.raises(BadArguments) as refused:
         parse_object_arguments(text, schema)

@@ -1,4 +1,4 @@
-"""Lines of JSON as a crash may have left them: whole ones are kept, the torn end is left out and said to be (F10)."""
+"""Lines of JSON after a crash: whole ones are kept, the torn end is dropped and reported (F10)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_whole_file_is_read_and_nothing_is_said() -> None:
     assert parse_jsonl(b"") == parse_jsonl(b"\n \r\n") == JsonlContent([])
 
 
-def test_f10_cut_at_every_byte_of_the_last_record_all_earlier_lines_are_kept_and_the_rest_is_told() -> None:
+def test_f10_cut_at_every_byte_of_the_last_record_all_earlier_lines_are_kept_and_the_rest_is_reported() -> None:
     for cut in range(len(LAST) + 1):
         read = parse_jsonl(EARLIER + LAST[:cut])
         if cut >= len(LAST) - 1:  # only the end of the line is missing
@@ -48,7 +48,7 @@ def test_f10_cut_at_every_byte_of_the_last_record_all_earlier_lines_are_kept_and
 
 
 @pytest.mark.parametrize("fill", [b"\0", b"\0" * 4096, b"\0\n\0\r\n", b"\r\n\0"], ids=["one", "page", "ends", "after"])
-def test_f10_zeros_at_the_end_are_left_out_wherever_it_was_cut(fill: bytes) -> None:
+def test_f10_zeros_at_the_end_are_dropped_at_any_cut(fill: bytes) -> None:
     for cut in range(len(LAST) + 1):
         read = parse_jsonl(EARLIER + LAST[:cut] + fill)
         assert read.objects == (ROWS if cut >= len(LAST) - 1 else ROWS[:-1])
@@ -109,7 +109,7 @@ def test_lines_are_counted_as_a_person_counts_them() -> None:
     assert caught.value.line == 6
 
 
-def test_f10_a_line_that_was_written_again_is_there_once_and_told() -> None:
+def test_f10_a_repeated_line_is_kept_once_and_reported() -> None:
     read = parse_jsonl(WHOLE + LAST)
     assert read.objects == ROWS
     assert read.duplicates == "line 4 has an earlier line once more, left out"
@@ -119,7 +119,7 @@ def test_f10_a_line_that_was_written_again_is_there_once_and_told() -> None:
     assert parse_jsonl(WHOLE + LAST + LAST[:9]).damage.count("; ") == 2
 
 
-def test_f10_the_same_number_with_another_content_is_kept_and_told() -> None:
+def test_f10_the_same_number_with_another_content_is_kept_and_reported() -> None:
     other = {"seq": 3, "text": "another"}
     read = parse_jsonl(WHOLE + line(other))
     assert read.objects == [*ROWS, other]
@@ -128,7 +128,7 @@ def test_f10_the_same_number_with_another_content_is_kept_and_told() -> None:
     assert parse_jsonl(b"".join(line(row) for row in named)).objects == named[:2]
 
 
-def test_what_has_no_number_may_be_said_twice() -> None:
+def test_lines_without_a_number_may_repeat() -> None:
     said = [{"role": "user", "content": "ok"}] * 3
     assert parse_jsonl(b"".join(line(row) for row in said)) == JsonlContent(said)
 
@@ -153,7 +153,7 @@ def test_a_hostile_file_does_not_take_long() -> None:
     rows=st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=10), max_size=3), min_size=1, max_size=5),
     data=st.data(),
 )
-def test_f10_wherever_a_file_is_cut_its_whole_lines_are_read(rows: list[dict[str, str]], data: st.DataObject) -> None:
+def test_f10_a_file_cut_at_any_byte_keeps_its_whole_lines(rows: list[dict[str, str]], data: st.DataObject) -> None:
     made = [line({"n": number} | row) for number, row in enumerate(rows)]
     whole = b"".join(made)
     cut = data.draw(st.integers(0, len(whole)))

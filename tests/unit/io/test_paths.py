@@ -70,7 +70,7 @@ def test_a_folder_name_stays_readable(text: str, name: str) -> None:
     assert encode_folder_name(text) == name
 
 
-def test_what_lies_inside_is_read_up_to_the_bound_and_its_size_is_told(tmp_path: Path) -> None:
+def test_files_inside_are_read_up_to_the_limit_with_their_size(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.md").write_bytes(b"0123456789")
     assert read_confined(str(tmp_path), str(tmp_path / "deep" / "a.md"), 4) == (b"0123", 10)
@@ -102,7 +102,7 @@ def test_a_root_that_is_itself_reached_by_a_link_is_fine(tmp_path: Path) -> None
     assert read_confined(str(tmp_path / "link"), str(tmp_path / "link" / "a.md"), 100)[0] == b"here"
 
 
-def test_what_is_no_file_is_refused_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_special_file_is_refused_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder", "missing"):

@@ -224,7 +224,7 @@ def test_a_tab_is_explained() -> None:
     ("text", "words"),
     [
         ("a: 1\n---\nb: 2\n", "more than one document"),
-        ("a: &a [*a]", "inside what it names"),
+        ("a: &a [*a]", "inside of the value that it refers to"),
         ("a: *missing", "no anchor above it"),
         ("? [1]\n: 2", "a key must be a plain string"),
         ("a: &a x\n*a : 2", "an alias cannot be a key"),
@@ -240,7 +240,7 @@ def test_a_tab_is_explained() -> None:
         ("%YAML 1." + "9" * 5000 + "\n---\na: 1", ""),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_sentence(text: str, words: str) -> None:
+def test_unreadable_input_is_refused_with_a_sentence(text: str, words: str) -> None:
     assert words in refused(text).reason
 
 
@@ -286,5 +286,5 @@ Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:y
 
 @settings(max_examples=100, deadline=None)
 @given(TREES)
-def test_what_a_yaml_writer_wrote_comes_back(tree: Any) -> None:
+def test_output_of_a_yaml_writer_reads_back(tree: Any) -> None:
     assert load_yaml(pyyaml.dump({"tree": tree}, Dumper=Quoting)).data == {"tree": tree}

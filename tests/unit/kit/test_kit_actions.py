@@ -48,7 +48,7 @@ def test_the_schema_comes_from_the_hints_and_the_docstring_without_the_call() ->
     assert of(send).tool.schema["required"] == ["to", "how"]
 
 
-def test_what_is_declared_goes_into_the_manifest() -> None:
+def test_declarations_go_into_the_manifest() -> None:
     assert of(add).manifest_lines()[:3] == [
         '  - name: "add"',
         '    description: "Keep a note."',
@@ -74,7 +74,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_function(text: str) -> 
         await of(add).run(text, Call("1", {}))
 
 
-async def test_a_function_that_is_not_async_runs_beside_the_loop_and_finds_out_that_nobody_waits() -> None:
+async def test_a_sync_function_runs_beside_the_loop_and_can_see_its_cancellation() -> None:
     begun, ended = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     seen: list[bool] = []
@@ -126,7 +126,7 @@ def test_state_outside_of_a_plugin_that_serves_says_so() -> None:
         state.get("a")
 
 
-async def test_an_async_action_that_would_wait_is_told_what_to_write_instead() -> None:
+async def test_an_async_action_that_blocks_is_told_what_to_write_instead() -> None:
     state.open()
     try:
         with pytest.raises(RuntimeError, match="use `await"):

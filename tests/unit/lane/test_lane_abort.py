@@ -1,4 +1,4 @@
-"""An abort ends the running turn at once, wherever it is, and nothing is left half."""
+"""An abort ends the running turn at once, at every stage, and leaves nothing half done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call that somebody has to approve: the turn waits on disk, holds no memory, and goes on with the answer."""
+"""A call that needs an approval: the turn waits on disk, holds no memory, and goes on with the answer."""
 
 from __future__ import annotations
 
@@ -84,6 +84,25 @@ async def test_a_call_that_needs_approval_pauses_the_turn_and_runs_once_it_is_ap
 
 
 @virtual
+async def test_an_answered_approval_is_not_listed_while_its_call_runs() -> None:
+    is_running, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def send(to: str) -> str:
+        is_running.set()
+        await may_end.wait()
+        return f"sent to {to}"
+
+    async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
+        await world.ask("tell ops")
+        running = asyncio.create_task(answer(world))
+        await is_running.wait()
+        assert list(world.services.approvals) == []
+        may_end.set()
+        assert (await running).outcome == Answered()
+
+
+@virtual
 async def test_a_denied_call_does_not_run_and_the_model_is_told_why() -> None:
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
@@ -116,7 +135,21 @@ async def test_a_paused_turn_survives_a_crash_and_is_not_asked_again() -> None:
 
 
 @virtual
-async def test_an_answer_that_was_written_just_before_a_crash_is_carried_out_by_the_next_process() -> None:
+async def test_a_retry_of_a_prompt_that_waits_for_approval_gets_the_same_reply() -> None:
+    send, sent = sender()
+    async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
+        first = await world.ask("tell ops", id="once")
+        async with asyncio.timeout(5):
+            retry = await world.ask("tell ops", id="once")
+        assert isinstance(first.outcome, Paused)
+        assert retry == first
+        final = await answer(world)
+        assert (final.outcome, sent) == (Answered(), ["ops"])
+        assert (await world.ask("tell ops", id="once")).text == final.text
+
+
+@virtual
+async def test_an_approval_recorded_just_before_a_crash_is_executed_by_the_next_process() -> None:
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
@@ -131,7 +164,7 @@ async def test_an_answer_that_was_written_just_before_a_crash_is_carried_out_by_
 
 
 @virtual
-async def test_nobody_answers_and_the_question_expires_as_a_no() -> None:
+async def test_an_unanswered_approval_expires_as_a_denial() -> None:
     send, sent = sender()
     clock = VirtualClock()
     limits = Limits(approval_expires_s=3600, lane_idle_s=10)
@@ -179,7 +212,7 @@ async def test_u23_a_call_that_is_no_longer_the_one_that_was_asked_about_does_no
 
 
 @virtual
-async def test_an_amended_call_runs_with_what_the_person_wrote_and_the_model_learns_of_it() -> None:
+async def test_an_amended_call_runs_with_the_persons_arguments_and_the_model_is_told() -> None:
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
@@ -191,7 +224,7 @@ async def test_an_amended_call_runs_with_what_the_person_wrote_and_the_model_lea
 
 
 @virtual
-async def test_an_amendment_that_is_no_json_is_refused_and_the_question_stays_open() -> None:
+async def test_an_amendment_that_is_no_json_is_refused_and_the_approval_stays_open() -> None:
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         await world.ask("tell ops")
@@ -203,7 +236,7 @@ async def test_an_amendment_that_is_no_json_is_refused_and_the_question_stays_op
 
 
 @virtual
-async def test_an_amendment_cannot_get_around_what_is_denied() -> None:
+async def test_an_amendment_cannot_bypass_a_deny_rule() -> None:
     send, sent = sender()
 
     class NotToMallory(Asks):
@@ -281,7 +314,7 @@ async def test_a_denied_tool_is_never_run_and_the_model_gets_one_sentence() -> N
 
 @virtual
 async def test_an_answer_in_the_very_moment_of_the_question_is_not_lost() -> None:
-    """Whoever listens may answer before the lane has let go of the turn."""
+    """A watcher may answer before the lane has released the turn."""
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
         watcher = world.watch()
@@ -320,7 +353,7 @@ async def test_a_crash_while_an_approved_call_runs_leaves_its_outcome_unknown_an
 
 
 @virtual
-async def test_sessions_wait_for_their_own_answers_and_nobody_elses() -> None:
+async def test_sessions_wait_only_for_their_own_answers() -> None:
     send, sent = sender()
     script = [[Call("send", {"to": "a"})], [Call("send", {"to": "b"})], "one", "two"]
     async with World(script, [send], more=trusting(Asks("send"))) as world:

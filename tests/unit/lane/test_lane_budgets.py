@@ -1,4 +1,4 @@
-"""Turns within budgets: paid in advance and on disk first, settled once whatever happens, refused by name."""
+"""Turns within budgets: reserved on disk first, settled exactly once, refused by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.kernel_world import World, virtual
 
 from mainstay.context.tokenizers import count_for_model
-from mainstay.core.budget_reservations import NANODOLLARS_PER_DOLLAR, to_nanodollars
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR, to_nanodollars
 from mainstay.core.errors import ModelSilent, ProviderError, StoreFull, StreamBroken, Unreachable
 from mainstay.core.events import Event, Folded, MessageAdded, Reserved, Settled, ToolFinished, Waiting, Warned
 from mainstay.core.ledger_entries import LedgerRow, OpenReservation, ledger_entries
@@ -18,14 +18,14 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted
 from mainstay.core.ports import Context, ModelInfo, Options, SessionInfo, StreamFinished, TextPiece
-from mainstay.core.projections import JournalBatch
+from mainstay.core.projection_ports import JournalBatch
 from mainstay.core.tools import tool
 from mainstay.lane.sub_agents import SubAgentRunner
 from mainstay.memory.summariser import ModelSummariser
+from mainstay.metering.budget_definitions import BudgetKind, BudgetPeriod, BudgetScope, SpendingBudget, WorkspaceBudgets
 from mainstay.metering.budget_ledger import BudgetLedger
-from mainstay.metering.budgets import BudgetKind, BudgetPeriod, BudgetScope, SpendingBudget, WorkspaceBudgets
 from mainstay.metering.resilient_provider import ResilientProvider
-from mainstay.metering.session_accounts import WorkspaceBudgetManager
+from mainstay.metering.turn_budgets import WorkspaceBudgetManager
 from mainstay.testing import Call, MemoryStore, Pieces, Raise, Say, ScriptedProvider, Stall, VirtualClock
 from mainstay.testing.virtual_time import CountingIds
 from mainstay.tools.spawn import create_spawn_tool
@@ -40,8 +40,8 @@ async def look(at: int = 0) -> str:
     return f"seen {at}"
 
 
-class Till:
-    """The books of a world, and its store."""
+class BudgetedWorld:
+    """The ledger of a world, and its store."""
 
     def __init__(self, *budgets: SpendingBudget, warn_at: float = 0.8) -> None:
         self.clock = VirtualClock()
@@ -50,9 +50,9 @@ class Till:
         self.open(())
 
     def open(self, rows: Any) -> None:
-        self.books = BudgetLedger(self.clock)
-        self.books.load_rows(rows)
-        self.accounts = WorkspaceBudgetManager(self.books, self.budgets, self.store, "w")
+        self.ledger = BudgetLedger(self.clock)
+        self.ledger.load_rows(rows)
+        self.accounts = WorkspaceBudgetManager(self.ledger, self.budgets, self.store, "w")
 
     def world(self, script: Any, *tools: Any, **more: Any) -> World:
         provider = ScriptedProvider(script, info=INFO) if isinstance(script, list) or callable(script) else script
@@ -61,12 +61,12 @@ class Till:
         return World(provider, tools, store=self.store, clock=self.clock, limits=limits, more=services)
 
     def spent(self, scope: BudgetScope = "home", name: str = "") -> tuple[int, int, int]:
-        sums = self.books.get_counter(scope, name).sum_since(0)
+        sums = self.ledger.get_counter(scope, name).sum_since(0)
         return sums.money, sums.tokens, sums.calls
 
     @property
     def held(self) -> int:
-        return self.books.get_counter("home", "").reserved.money
+        return self.ledger.get_counter("home", "").reserved.money
 
     async def recounted(self) -> list[LedgerRow]:
         """From the journals alone."""
@@ -81,7 +81,7 @@ class Till:
         return rows
 
     async def check(self) -> None:
-        """The books are what the journals say, for everyone."""
+        """The ledger agrees with the journals, for everyone."""
         sums: dict[tuple[BudgetScope, str], list[int]] = {}
         for scope, name, _, money, tokens, calls in await self.recounted():
             total = sums.setdefault((scope, name), [0, 0, 0])
@@ -118,7 +118,7 @@ def test_sigil032_every_kind_of_budget_ends_what_it_bounds_and_is_named(
 
     @virtual
     async def check() -> None:
-        till = Till(SpendingBudget(scope, period, kind, limit))
+        till = BudgetedWorld(SpendingBudget(scope, period, kind, limit))
         heavy = Say("on", usage=Usage(700, 500))
 
         def step(context: Context, options: Options) -> Any:
@@ -151,8 +151,8 @@ def test_sigil032_every_kind_of_budget_ends_what_it_bounds_and_is_named(
 
 
 @virtual
-async def test_u3_what_a_call_may_cost_is_on_disk_before_it_is_sent_and_bounds_its_answer() -> None:
-    till = Till(SpendingBudget("session", "", "tokens", 5000))
+async def test_u3_the_maximum_cost_of_a_call_is_on_disk_before_it_is_sent_and_limits_its_answer() -> None:
+    till = BudgetedWorld(SpendingBudget("session", "", "tokens", 5000))
     seen: list[tuple[list[str], int | None]] = []
 
     def step(context: Context, options: Options) -> Any:
@@ -184,7 +184,7 @@ async def test_without_accounts_nothing_is_reserved() -> None:
 
 @virtual
 async def test_a_provider_that_reports_nothing_is_charged_by_an_estimate() -> None:
-    till = Till()
+    till = BudgetedWorld()
     said = "one word after the other, " * 12
     async with till.world([Say(said, usage=Usage())]) as world:
         await world.ask("go")
@@ -197,7 +197,7 @@ async def test_a_provider_that_reports_nothing_is_charged_by_an_estimate() -> No
 
 @virtual
 async def test_an_answer_that_is_stopped_is_charged_for_what_came_of_it() -> None:
-    till = Till()
+    till = BudgetedWorld()
     stall = Stall()
     async with till.world([Pieces([TextPiece("y" * 100), stall]), "after"]) as world:
         ticket = await world.send("go")
@@ -212,8 +212,8 @@ async def test_an_answer_that_is_stopped_is_charged_for_what_came_of_it() -> Non
 
 
 @virtual
-async def test_one_that_is_stopped_before_a_word_is_charged_for_its_prompt() -> None:
-    till = Till()
+async def test_a_call_stopped_before_its_first_text_is_charged_for_its_prompt() -> None:
+    till = BudgetedWorld()
     stall = Stall()
     async with till.world([stall]) as world:
         ticket = await world.send("go")
@@ -229,10 +229,10 @@ async def test_one_that_is_stopped_before_a_word_is_charged_for_its_prompt() -> 
 @pytest.mark.parametrize(
     ("error", "charged"), [(Unreachable("gone"), False), (ModelSilent("silent"), True)], ids=["failed", "silent"]
 )
-def test_f16_a_call_that_fails_before_its_first_word_is_given_back(error: ProviderError, charged: bool) -> None:
+def test_f16_a_call_that_fails_before_its_first_text_is_refunded(error: ProviderError, charged: bool) -> None:
     @virtual
     async def check() -> None:
-        till = Till()
+        till = BudgetedWorld()
         async with till.world([Raise(error)]) as world:
             await world.ask("go")
             settled = [one for one in await world.journal() if isinstance(one, Settled)]
@@ -246,7 +246,7 @@ def test_f16_a_call_that_fails_before_its_first_word_is_given_back(error: Provid
 
 @virtual
 async def test_an_answer_that_breaks_off_is_charged_and_so_is_its_second_try() -> None:
-    till = Till()
+    till = BudgetedWorld()
     broken = Pieces([TextPiece("z" * 50), Raise(StreamBroken("cut"))])
     async with till.world([broken, Say("whole", usage=SMALL)]) as world:
         await world.ask("go")
@@ -262,7 +262,7 @@ async def test_an_answer_that_breaks_off_is_charged_and_so_is_its_second_try() -
 
 @virtual
 async def test_f16_retries_within_a_call_are_reserved_and_charged_once() -> None:
-    till = Till()
+    till = BudgetedWorld()
     flaky = ScriptedProvider(
         [Raise(Unreachable("once")), Raise(Unreachable("twice")), Say("yes", usage=SMALL)], info=INFO
     )
@@ -275,8 +275,8 @@ async def test_f16_retries_within_a_call_are_reserved_and_charged_once() -> None
 
 
 @virtual
-async def test_failing_over_is_reserved_at_the_dearest_and_settled_at_who_answered() -> None:
-    till = Till()
+async def test_failover_is_reserved_at_the_highest_price_and_settled_at_the_price_of_the_model_that_answered() -> None:
+    till = BudgetedWorld()
     cheap = ScriptedProvider([Raise(Unreachable("gone"))] * 20, info=INFO)
     dear_info = ModelInfo(name="dear", price_prompt=3.0, price_completion=30.0)
     dear = ScriptedProvider([Say("yes", usage=SMALL)], info=dear_info)
@@ -290,8 +290,8 @@ async def test_failing_over_is_reserved_at_the_dearest_and_settled_at_who_answer
 
 
 @virtual
-async def test_a_model_whose_price_is_a_guess_is_flagged() -> None:
-    till = Till()
+async def test_a_model_with_an_estimated_price_is_flagged() -> None:
+    till = BudgetedWorld()
     guess = msgspec.structs.replace(INFO, guessed=True)
     async with till.world(ScriptedProvider([Say("yes", usage=SMALL)], info=guess)) as world:
         await world.ask("go")
@@ -302,8 +302,8 @@ async def test_a_model_whose_price_is_a_guess_is_flagged() -> None:
 
 
 @virtual
-async def test_a_call_whose_process_died_has_cost_all_that_was_put_aside() -> None:
-    till = Till(WIDE, SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR))
+async def test_a_call_of_a_dead_process_costs_its_whole_reservation() -> None:
+    till = BudgetedWorld(WIDE, SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR))
     stall = Stall()
     world = till.world([stall])
     await world.send("go")
@@ -329,7 +329,7 @@ async def test_a_call_whose_process_died_has_cost_all_that_was_put_aside() -> No
 
 @virtual
 async def test_a_session_that_lost_its_budget_in_a_crash_has_lost_it() -> None:
-    till = Till(SpendingBudget("session", "", "tokens", 3000))
+    till = BudgetedWorld(SpendingBudget("session", "", "tokens", 3000))
     stall = Stall()
     world = till.world([stall])
     await world.send("go")
@@ -345,8 +345,8 @@ async def test_a_session_that_lost_its_budget_in_a_crash_has_lost_it() -> None:
 
 
 @virtual
-async def test_f4_a_settlement_that_the_disk_refused_is_lost_in_the_books_too() -> None:
-    till = Till()
+async def test_f4_a_settlement_that_the_disk_refused_is_lost_in_the_ledger_too() -> None:
+    till = BudgetedWorld()
     store = till.store
 
     def step(context: Context, options: Options) -> Any:
@@ -376,14 +376,14 @@ class Late:
         return await self.real.run(errand)
 
 
-def family(till: Till, answer: Any, **more: Any) -> World:
+def family(till: BudgetedWorld, answer: Any, **more: Any) -> World:
     late = Late()
     made = till.world(ScriptedProvider(answer, info=INFO), look, create_spawn_tool(late), **more)
     late.real = SubAgentRunner(made.lanes, made.services)
     return made
 
 
-def errands(context: Context, options: Options) -> Any:
+def send_sub_agents(context: Context, options: Options) -> Any:
     last = context.messages[-1]
     if last.role == "tool":
         return Say("done", usage=SMALL)
@@ -397,10 +397,10 @@ def errands(context: Context, options: Options) -> Any:
 
 @virtual
 async def test_a_sub_agent_spends_what_its_parent_has_and_is_counted_once() -> None:
-    till = Till(
+    till = BudgetedWorld(
         WIDE, SpendingBudget("turn", "", "calls", 50), SpendingBudget("session", "", "money", NANODOLLARS_PER_DOLLAR)
     )
-    async with family(till, errands) as world:
+    async with family(till, send_sub_agents) as world:
         reply = await world.ask("go", sender="ann")
         assert reply.outcome == Answered()
         view = await world.lanes.get("s").load_session()
@@ -413,7 +413,7 @@ async def test_a_sub_agent_spends_what_its_parent_has_and_is_counted_once() -> N
 
 @virtual
 async def test_a_sub_agent_is_refused_by_the_budget_of_the_turn_that_sent_it() -> None:
-    till = Till(SpendingBudget("turn", "", "money", 41_000_000))
+    till = BudgetedWorld(SpendingBudget("turn", "", "money", 41_000_000))
     gone: list[str] = []
 
     def answer(context: Context, options: Options) -> Any:
@@ -433,8 +433,8 @@ async def test_a_sub_agent_is_refused_by_the_budget_of_the_turn_that_sent_it() -
 
 
 @virtual
-async def test_a_turn_that_is_taken_up_again_knows_what_its_sub_agents_have_spent() -> None:
-    till = Till(SpendingBudget("turn", "", "tokens", 200_000))
+async def test_a_resumed_turn_knows_the_spending_of_its_sub_agents() -> None:
+    till = BudgetedWorld(SpendingBudget("turn", "", "tokens", 200_000))
     stall = Stall()
 
     def answer(context: Context, options: Options) -> Any:
@@ -464,8 +464,8 @@ async def test_a_turn_that_is_taken_up_again_knows_what_its_sub_agents_have_spen
 
 
 @virtual
-async def test_folds_are_paid_by_whoever_pays_for_the_conversation() -> None:
-    till = Till()
+async def test_folds_are_charged_to_the_account_of_the_conversation() -> None:
+    till = BudgetedWorld()
     digest = '{"summary": "They talked for a long while about how to go on, and went on.", "facts": []}'
 
     def answer(context: Context, options: Options) -> Any:
@@ -490,7 +490,7 @@ async def test_folds_are_paid_by_whoever_pays_for_the_conversation() -> None:
 
 @virtual
 async def test_a_fold_that_fails_settles_what_it_had_spent() -> None:
-    till = Till()
+    till = BudgetedWorld()
 
     def answer(context: Context, options: Options) -> Any:
         return (
@@ -513,8 +513,8 @@ async def test_a_fold_that_fails_settles_what_it_had_spent() -> None:
 
 
 @virtual
-async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
-    till = Till(SpendingBudget("home", "day", "money", 17_600_000))
+async def test_waiting_for_other_reservations_is_shown_and_can_be_stopped() -> None:
+    till = BudgetedWorld(SpendingBudget("home", "day", "money", 17_600_000))
     stall, later = Stall(then=Say("first", usage=SMALL)), Stall(then=Say("third", usage=SMALL))
     answers = {"a": stall, "b": Say("second", usage=SMALL), "c": later}
     script = ScriptedProvider(lambda context, options: answers[context.messages[-1].text], info=INFO)
@@ -538,8 +538,8 @@ async def test_waiting_for_others_is_shown_and_can_be_stopped() -> None:
 
 
 @virtual
-async def test_a_budget_that_is_nearly_used_up_is_told_of_once() -> None:
-    till = Till(
+async def test_a_nearly_used_budget_is_reported_once() -> None:
+    till = BudgetedWorld(
         SpendingBudget("workspace", "day", "tokens", 20_000), SpendingBudget("session", "", "tokens", 1_000_000)
     )
     async with till.world(lambda context, options: Say("yes", usage=Usage(3000, 500))) as world:
@@ -554,7 +554,7 @@ async def test_a_budget_that_is_nearly_used_up_is_told_of_once() -> None:
 
 @virtual
 async def test_u25_a_loop_of_tools_ends_at_the_money_of_its_turn() -> None:
-    till = Till(SpendingBudget("turn", "", "money", 50_000_000))
+    till = BudgetedWorld(SpendingBudget("turn", "", "money", 50_000_000))
     asked = 0
 
     def step(context: Context, options: Options) -> Any:

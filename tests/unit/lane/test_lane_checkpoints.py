@@ -10,7 +10,7 @@ from mainstay.lane.journal_writer import JournalWriter
 from mainstay.testing import MemoryStore, VirtualClock
 
 
-async def test_parts_of_a_message_are_kept_and_are_no_news_but_the_message_is() -> None:
+async def test_checkpoints_of_a_message_are_stored_and_not_indexed_but_the_message_is() -> None:
     store, touched = MemoryStore(), list[str]()
     pen = JournalWriter(Session("s"), store, VirtualClock(), 0.02, EventHub(64), touched.append)
     await pen.record(Received((Text("hello"),)), TurnStarted((1,), turn=1))

@@ -1,4 +1,4 @@
-"""Folds: old turns become a summary beside the conversation, and nothing is lost whatever becomes of the summary."""
+"""Folds: old turns become a summary beside the conversation, and nothing is lost if the summary fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = "word " * 250
 
 
 class Summaries:
-    """Writes `summary N`, or does whatever it is told to instead."""
+    """Writes `summary N`, or does what the test wants instead."""
 
     def __init__(self, instead: Callable[[SummaryRequest], Awaitable[SummaryResult]] | None = None) -> None:
         self.passages: list[SummaryRequest] = []
@@ -118,7 +118,7 @@ async def test_summaries_above_their_target_are_folded_again() -> None:
     ids=["fails", "rubbish", "a bug in it"],
 )
 @virtual
-async def test_a_summary_that_fails_loses_nothing_and_an_outline_takes_its_place_when_there_is_no_more_room(
+async def test_a_summary_that_fails_loses_nothing_and_an_outline_replaces_it_when_there_is_no_more_room(
     trouble: Exception,
 ) -> None:
     async def fail(passage: SummaryRequest) -> SummaryResult:
@@ -312,7 +312,7 @@ async def test_f17_context_retries_max_ends_a_turn_that_is_always_too_long_in_on
 
 
 @virtual
-async def test_what_the_provider_says_it_takes_is_believed_from_then_on() -> None:
+async def test_the_window_that_the_provider_reports_is_used_from_then_on() -> None:
     def script(context: Any, options: Any) -> Any:
         size = sum(len(part.text) for m in context.messages for part in m.parts if hasattr(part, "text"))
         return Raise(ContextTooLong("too long", window=2048)) if size > 7000 else "ok"
@@ -349,7 +349,7 @@ async def test_a_failed_summary_is_not_tried_again_on_every_turn() -> None:
 
 
 @virtual
-async def test_what_summaries_cost_counts_to_the_session() -> None:
+async def test_the_cost_of_summaries_counts_to_the_session() -> None:
     from mainstay.core.messages import Usage
 
     async def paid(passage: SummaryRequest) -> SummaryResult:
@@ -365,7 +365,7 @@ async def test_what_summaries_cost_counts_to_the_session() -> None:
 
 
 @virtual
-async def test_a_stall_in_a_fold_does_not_keep_the_lane_from_closing() -> None:
+async def test_a_stall_in_a_fold_does_not_block_closing_the_lane() -> None:
     async def hang(passage: SummaryRequest) -> SummaryResult:
         await asyncio.Event().wait()
         raise AssertionError
@@ -377,7 +377,7 @@ async def test_a_stall_in_a_fold_does_not_keep_the_lane_from_closing() -> None:
 
 
 @virtual
-async def test_what_is_paid_for_on_every_call_is_warned_of_above_its_target(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fixed_sections_above_their_target_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
     async with small_world(context_rules=ContextSizeSettings(fixed_tokens=100)) as world:
         await world.ask("hi")
     assert caplog.messages == []

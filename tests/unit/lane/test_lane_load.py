@@ -1,4 +1,4 @@
-"""F46: a thousand sessions at once, and one that is poisoned hurts nobody else."""
+"""F46: a thousand concurrent sessions, and one poisoned session affects no other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def work(text: str) -> str:
 
 
 @virtual
-async def test_f46_a_thousand_sessions_at_once_are_all_answered_and_a_poisoned_one_hurts_nobody() -> None:
+async def test_f46_a_thousand_concurrent_sessions_are_all_answered_despite_a_poisoned_one() -> None:
     async with World(answer, [work]) as world:
         for round_ in range(2):
             before = asyncio.get_running_loop().time()
@@ -79,7 +79,7 @@ async def test_f46_a_lane_that_is_flooded_says_so_and_serves_what_it_took() -> N
 
 
 @virtual
-async def test_f46_one_session_given_up_does_not_keep_the_others_from_being_taken_up() -> None:
+async def test_f46_one_abandoned_session_does_not_block_the_recovery_of_others() -> None:
     """It was interrupted too often; the others were interrupted with it."""
     poison = asyncio.Event()
 
@@ -159,7 +159,7 @@ async def test_u4_turns_leave_nothing_behind_in_memory() -> None:
 
 @pytest.mark.parametrize("repetition", range(50))
 def test_loom_116_many_senders_steering_and_aborting_at_random_leave_whole_sessions(repetition: int) -> None:
-    """A stress run from a seed: whatever is done to it, every call has its result and every turn its end."""
+    """A stress run from a seed: every call has its result and every turn its end."""
 
     @virtual
     async def check() -> None:

@@ -202,7 +202,7 @@ async def test_without_a_window_nothing_is_joined_and_nothing_waits() -> None:
 
 
 @virtual
-async def test_input_bytes_max_refuses_a_message_that_is_too_large_and_keeps_nothing() -> None:
+async def test_input_bytes_max_refuses_a_message_that_is_too_large_and_stores_nothing() -> None:
     async with World(echo, limits=Limits(input_bytes_max=10)) as world:
         assert (await world.ask("é" * 5)).text
         with pytest.raises(InputRefused, match="has 11 bytes; at most 10"):
@@ -329,7 +329,7 @@ async def test_prompts_of_a_paused_session_wait_across_a_restart() -> None:
 
 
 @virtual
-async def test_an_archived_session_refuses_prompts_and_keeps_its_past() -> None:
+async def test_an_archived_session_refuses_prompts_and_keeps_its_history() -> None:
     async with World(echo) as world:
         await world.ask("before")
         await world.lanes.get("s").record_changes(SessionChanged(status="archived"))

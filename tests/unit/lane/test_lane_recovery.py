@@ -95,7 +95,7 @@ async def test_a_prompt_that_was_acknowledged_and_waited_runs(store: Store) -> N
         await later.check_replay()
 
 
-async def test_a_prompt_whose_turn_had_not_begun_runs(store: Store) -> None:
+async def test_a_prompt_without_a_started_turn_runs(store: Store) -> None:
     world = World(["never"], store=store)
     async with world:
         await world.send("hello")
@@ -213,7 +213,7 @@ async def test_a_reconcile_that_fails_is_an_error_result_and_the_call_is_not_run
         assert "the bank does not answer" in result.content
 
 
-async def test_results_that_were_in_are_kept_and_the_turn_goes_on_from_there(store: Store) -> None:
+async def test_recorded_results_are_kept_and_the_turn_goes_on_from_there(store: Store) -> None:
     ran = []
 
     @tool
@@ -268,7 +268,7 @@ async def test_a_tool_that_no_longer_exists_is_not_run_and_its_outcome_is_unknow
     effects = Effects()
     world = await dead_in_a_tool(store, effects, effects.tool(effect))
     async with world.after(["It is gone.", "And on."]) as later:
-        await later.send("what became of it?")  # somebody asks for the session here, so it must go on
+        await later.send("what became of it?")  # a caller asks for the session here, so it must go on
         await finish(later)
         (result,) = await later.results()
         assert result.is_error
@@ -277,7 +277,7 @@ async def test_a_tool_that_no_longer_exists_is_not_run_and_its_outcome_is_unknow
         await later.check_replay()
 
 
-async def test_a_turn_whose_tool_is_not_here_is_left_to_a_process_that_has_it(store: Store) -> None:
+async def test_a_turn_with_a_missing_tool_is_left_to_a_process_that_has_it(store: Store) -> None:
     effects = Effects()
     world = await dead_in_a_tool(store, effects, effects.tool("idempotent"))
     async with world.after([]) as stranger:  # a command that only came by, without the tools of others
@@ -292,7 +292,7 @@ async def test_a_turn_whose_tool_is_not_here_is_left_to_a_process_that_has_it(st
         await owner.check_replay()
 
 
-async def test_a_call_that_had_not_begun_and_whose_tool_is_gone_is_an_unknown_tool(store: Store) -> None:
+async def test_a_call_that_had_not_begun_and_lost_its_tool_is_an_unknown_tool(store: Store) -> None:
     began = asyncio.Event()
 
     @tool
@@ -336,7 +336,7 @@ async def test_steers_accepted_before_the_crash_reach_the_turn(store: Store) -> 
         await later.check_replay()
 
 
-async def test_an_answer_that_was_written_is_told_again_to_whoever_asks_with_the_same_id(store: Store) -> None:
+async def test_a_recorded_answer_is_returned_again_for_the_same_id(store: Store) -> None:
     world = World(["the answer"], store=store)
     async with world:
         reply = await world.ask("question", id="m1")
@@ -345,7 +345,7 @@ async def test_an_answer_that_was_written_is_told_again_to_whoever_asks_with_the
         assert await later.ask("question", id="m1") == reply
 
 
-async def test_whoever_comes_back_with_the_id_of_an_unfinished_turn_gets_its_reply(store: Store) -> None:
+async def test_a_prompt_with_the_id_of_an_unfinished_turn_gets_its_reply(store: Store) -> None:
     effects = Effects()
     made = effects.tool("unsafe")
     world = await dead_in_a_tool(store, effects, made)
@@ -460,7 +460,7 @@ async def test_after_a_resume_watchers_hear_the_answer_as_it_comes() -> None:
 
 
 @virtual
-async def test_a_turn_of_many_sessions_is_taken_up_in_each() -> None:
+async def test_a_turn_of_many_sessions_is_resumed_in_each() -> None:
     stalls: list[Stall] = []
 
     def hold(context: Any, options: Any) -> Stall:

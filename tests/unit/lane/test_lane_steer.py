@@ -76,7 +76,7 @@ async def test_a_steer_during_plain_text_cuts_the_generation_and_asks_again() ->
 
 
 @virtual
-async def test_a_steer_before_the_first_word_leaves_no_empty_message_behind() -> None:
+async def test_a_steer_before_the_first_text_leaves_no_empty_message_behind() -> None:
     stall = Stall()
     async with World([stall, "fine"]) as world:
         ticket = await world.send("hello")
@@ -222,7 +222,7 @@ async def test_a_steer_goes_past_the_prompts_that_wait() -> None:
 
 
 @virtual
-async def test_f44_the_same_steer_delivered_twice_reaches_the_turn_once_and_hurts_nobody() -> None:
+async def test_f44_a_steer_delivered_twice_reaches_the_turn_once() -> None:
     step, began, go, ran = gated()
     async with World([[Call("step", {"n": 1}), Call("step", {"n": 2})], "ok", "later"], [step]) as world:
         ticket = await world.send("go")
@@ -270,7 +270,7 @@ def test_a_steer_and_then_an_abort_ends_the_turn_and_the_steer_is_not_lost(when:
 
 
 @virtual
-async def test_calls_side_by_side_are_finished_before_a_steer_is_heard() -> None:
+async def test_parallel_calls_are_finished_before_a_steer_is_applied() -> None:
     go, began = asyncio.Event(), []
 
     @tool(effect="pure")

@@ -1,4 +1,4 @@
-"""The store says no in the middle of things: whoever waits hears it, and the work goes on when the store does."""
+"""The store fails during a turn: waiting callers are told, and the work goes on when the store does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def gate() -> tuple[Any, asyncio.Event, asyncio.Event, list[int]]:
 @pytest.mark.parametrize(
     "error", [StoreFull("no space"), StoreFailed("I/O error"), HomeUnusable("read-only")], ids=repr
 )
-def test_f4_a_store_that_fails_in_mid_turn_tells_whoever_waits_and_the_turn_finishes_later(error: Exception) -> None:
+def test_f4_a_store_that_fails_in_mid_turn_notifies_waiting_callers_and_the_turn_finishes_later(
+    error: Exception,
+) -> None:
     @virtual
     async def check() -> None:
         act, began, go, ran = gate()
@@ -76,7 +78,7 @@ async def test_f4_a_prompt_that_cannot_be_stored_is_refused_and_not_answered() -
 
 
 @virtual
-async def test_f4_other_sessions_are_told_too_and_all_of_them_come_back() -> None:
+async def test_f4_other_sessions_are_told_too_and_all_of_them_recover() -> None:
     stalls = [Stall(f"answer {n}") for n in range(5)]
 
     def step(context: Context, options: Options) -> Any:
@@ -116,7 +118,7 @@ async def test_store_retry_max_s_bounds_the_wait_between_two_tries() -> None:
 
 
 @virtual
-async def test_f9_a_damaged_session_is_told_once_and_others_keep_serving() -> None:
+async def test_f9_a_damaged_session_is_reported_once_and_others_keep_serving() -> None:
     class Damaged(MemoryStore):
         async def load_tail(self, key: str, bytes_max: int) -> Any:
             if key == "bad":
@@ -150,7 +152,7 @@ async def test_u18_a_session_that_another_process_wrote_to_is_read_again_and_not
 
 
 @pytest.mark.parametrize("when", ["running", "waiting for the store"])
-def test_u9_an_abort_while_the_store_fails_stops_the_turn_and_it_does_not_come_back(when: str) -> None:
+def test_u9_an_abort_while_the_store_fails_stops_the_turn_for_good(when: str) -> None:
     @virtual
     async def check() -> None:
         act, began, go, ran = gate()

@@ -307,7 +307,7 @@ def test_f28_idle_lanes_sleep_when_they_should(jump: float) -> None:
 
 
 @jumping
-def test_f28_a_session_whose_time_jumped_is_taken_up_after_a_crash(jump: float) -> None:
+def test_f28_a_session_with_a_time_jump_is_resumed_after_a_crash(jump: float) -> None:
     @virtual
     async def check() -> None:
         stall = Stall()

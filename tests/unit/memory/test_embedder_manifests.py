@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
 
+import msgspec
 import pytest
 from msgspec import Meta
 
+from mainstay.agent.embedder_health import check_embedder
 from mainstay.agent.workspace_memory import build_embedder
 from mainstay.config.loader import Config, load_config
 from mainstay.config.reference import render_page
 from mainstay.core.components import Component, find_component
-from mainstay.core.embedder_settings import EmbedderFactoryContext, EmbedderOptions, split_embedding_model
+from mainstay.core.embedder_settings import (
+    EmbedderCheckContext,
+    EmbedderFactoryContext,
+    EmbedderOptions,
+    split_embedding_model,
+)
 from mainstay.core.errors import ConfigError, EmbedderMissing
+from mainstay.core.health import CheckContext, CheckFinding
+from mainstay.core.provider_manifest import ProviderSettings
 from mainstay.memory import embedders
 from mainstay.memory.embedders.local.embedder import LocalEmbedder
 from mainstay.memory.hybrid_search import VECTOR_WEIGHT, _vector_weight
@@ -47,6 +56,11 @@ def build_dice(model: str, options: DiceOptions, context: EmbedderFactoryContext
     return DiceEmbedder(f"dice/{model or 'wood'}-{options.sides}")
 
 
+def check_dice(model: str, options: DiceOptions, context: EmbedderCheckContext) -> Iterator[CheckFinding]:
+    name = build_dice(model, options, context).name
+    yield CheckFinding("Memory", "ok", f"{name} is fair; offline: {context.is_offline}")
+
+
 DICE = Component(kind="embedder", name="dice", summary="Chance.", settings=DiceOptions, factory="fake_dice:build_dice")
 
 
@@ -54,7 +68,7 @@ DICE = Component(kind="embedder", name="dice", summary="Chance.", settings=DiceO
 def dice(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more built-in embedder: a folder, and a line in the index."""
     module = ModuleType("fake_dice")
-    module.__dict__.update(COMPONENT=DICE, build_dice=build_dice)
+    module.__dict__.update(COMPONENT=DICE, build_dice=build_dice, check_dice=check_dice)
     monkeypatch.setitem(sys.modules, "fake_dice", module)
     monkeypatch.setitem(embedders.COMPONENTS, "dice", "fake_dice")
 
@@ -113,7 +127,7 @@ def test_a_manifest_is_complete(name: str) -> None:
     assert callable(component.load_factory())
 
 
-async def test_one_that_cannot_be_built_says_why_when_it_is_used(tmp_path: Path) -> None:
+async def test_an_embedder_that_cannot_be_built_says_why_when_it_is_used(tmp_path: Path) -> None:
     unusable = build_embedder(configured(tmp_path, "model: local/large"))
     with pytest.raises(EmbedderMissing, match="write `local` only"):
         await unusable.load()
@@ -137,3 +151,67 @@ assert "importlib.metadata" not in set(sys.modules) - before
     env = {**os.environ, "PYTHONPATH": str(Path(embedders.__file__).parents[3])}
     subprocess.run([sys.executable, "-c", program], check=True, env=env, timeout=30)
     assert split_embedding_model("mine/e5") == ("api", "mine/e5")
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+def check(config: Config, home: Path) -> tuple[str, str, str]:
+    context = CheckContext(home=home, data=home, workspace="default", is_offline=True)
+    (finding,) = check_embedder(config, context)
+    assert finding.check == "Memory"
+    return finding.verdict, finding.message, finding.fix
+
+
+@pytest.mark.usefixtures("dice")
+def test_doctor_runs_the_check_of_the_configured_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path, "model: dice/bone, options: {sides: 20}")
+    plain = "full-text and semantic search; the embedder 'dice': Chance."
+    assert check(config, tmp_path) == ("ok", plain, "")
+    checked = msgspec.structs.replace(DICE, check="fake_dice:check_dice")
+    monkeypatch.setattr("mainstay.agent.embedder_health.find_component", lambda kind, name: checked)
+    assert check(config, tmp_path) == ("ok", "dice/bone-20 is fair; offline: True", "")
+
+
+@pytest.mark.usefixtures("dice")
+def test_doctor_names_the_missing_libraries_of_the_configured_embedder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = msgspec.structs.replace(DICE, libraries={"no_such_ivory": "ivory"}, distribution="mainstay-dice")
+    monkeypatch.setattr("mainstay.agent.embedder_health.find_component", lambda kind, name: lacking)
+    problem = "the embedder 'dice' of mainstay-dice needs ivory, not installed"
+    assert check(configured(tmp_path, "model: dice"), tmp_path) == (
+        "warn",
+        f"full-text search only, no semantic search: {problem}",
+        "pip install ivory",
+    )
+
+
+def test_doctor_checks_the_embedder_of_an_api_without_word_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wordllama", None)  # find_spec raises ValueError for it: nothing may look
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    verdict, message, _ = check(configured(tmp_path, "model: openai/text-embedding-3-small"), tmp_path)
+    assert verdict == "warn"
+    assert message.startswith("full-text search only, no semantic search: openai needs an API key: set OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-12345")
+    verdict, message, _ = check(configured(tmp_path, "model: openai/text-embedding-3-small"), tmp_path)
+    assert (verdict, "openai/text-embedding-3-small, which was not asked" in message) == ("ok", True)
+
+
+def test_doctor_says_that_an_api_gives_no_vectors(tmp_path: Path) -> None:
+    config = configured(tmp_path, "model: ollama/nomic-embed-text")
+    url = msgspec.structs.replace(ProviderSettings(), base_url="http://127.0.0.1:9/v1")
+    config = msgspec.structs.replace(config, providers={"ollama": url})
+    context = CheckContext(home=tmp_path, data=tmp_path, workspace="default", timeout_s=0.5)
+    (finding,) = check_embedder(config, context)
+    assert finding.verdict == "warn"
+    assert finding.message.startswith("full-text search only, no semantic search: ollama")
+
+
+def test_doctor_loads_the_local_embedder_unless_semantic_search_is_off(tmp_path: Path) -> None:
+    sentence = "full-text and semantic search; the embedding model is part of the wheel"
+    assert check(configured(tmp_path, "model: local"), tmp_path) == ("ok", sentence, "")
+    off = check(configured(tmp_path, "enabled: false"), tmp_path)
+    assert off == ("ok", "full-text search; semantic search is turned off", "")

@@ -1,4 +1,4 @@
-"""MEMORY.md in its scopes, the files that say who the agent is, and the owner's own prompts."""
+"""MEMORY.md in its scopes, the identity files of the agent, and the owner's own prompts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mainstay.core.input_envelope import InputEnvelope, session_key
 from mainstay.core.messages import Text
 from mainstay.io.paths import CachedFileReader, encode_folder_name
-from mainstay.memory.files import FILE_BYTES_MAX, NO_MEMORY, MemoryFiles, ScopedFile, ScopeNote, render_notes
+from mainstay.memory.agent_files import FILE_BYTES_MAX, NO_MEMORY, MemoryFiles, ScopedFile, ScopeNote, render_notes
 from mainstay.memory.prompt_loader import PROMPT_BYTES_MAX, PromptLoader
 
 SESSION = "slack:general:17"
@@ -96,7 +96,7 @@ def test_a_file_that_was_replaced_with_all_its_times_kept_is_seen(home: Home) ->
     assert home.shown().endswith("other")
 
 
-def test_what_has_not_changed_is_the_same_object_and_is_not_read_again(home: Home) -> None:
+def test_an_unchanged_file_is_the_same_object_and_is_not_read_again(home: Home) -> None:
     path = home.write("MEMORY.md", "as it was")
     home.write(f"{W}/slack/MEMORY.md", "more")
     assert home.files.load_notes(SESSION) is home.files.load_notes(SESSION)
@@ -106,7 +106,7 @@ def test_what_has_not_changed_is_the_same_object_and_is_not_read_again(home: Hom
 
 
 @pytest.mark.parametrize(("age_ns", "seen"), [(10**6, b"other"), (10**10, b"first")])
-def test_a_file_is_read_again_until_its_times_can_be_believed(
+def test_a_file_is_read_again_until_its_timestamps_are_reliable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int, seen: bytes
 ) -> None:
     path = tmp_path / "a.md"
@@ -122,7 +122,7 @@ def test_a_file_is_read_again_until_its_times_can_be_believed(
     assert found == (seen, 5)
 
 
-def test_guppy_076_what_is_missing_or_empty_is_left_out_and_if_all_is_the_model_is_told(home: Home) -> None:
+def test_guppy_076_missing_or_empty_files_are_left_out_and_the_model_is_told_if_all_are(home: Home) -> None:
     home.write("MEMORY.md", " \n\t\n")
     home.write(f"{W}/slack/MEMORY.md", "")
     assert home.files.load_notes(SESSION) == ()
@@ -222,7 +222,7 @@ def test_a_file_that_becomes_a_link_out_is_dropped_at_once(home: Home, tmp_path:
     assert home.shown() == NO_MEMORY
 
 
-def test_what_cannot_be_read_is_left_out_and_logged_once(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_file_is_left_out_and_logged_once(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     (home.path / "MEMORY.md").mkdir()
     os.mkfifo(home.workspace / "MEMORY.md")
     with caplog.at_level(logging.WARNING):
@@ -315,9 +315,7 @@ def test_an_owners_prompt_that_cannot_be_used_is_not(tmp_path: Path, content: by
     assert not PromptLoader(tmp_path).get("memory").is_override
 
 
-def test_an_owners_prompt_is_not_read_from_outside_of_the_home(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_owners_prompt_outside_the_home_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "memory.md").write_text("not yours")

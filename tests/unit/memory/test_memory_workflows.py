@@ -1,4 +1,4 @@
-"""What turns did that worked: what is kept of them, and when one is recalled."""
+"""Workflows of successful turns: what is stored of them, and when one is recalled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainstay.core.memory_tiers import Memory
 from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.stemming import stem_words
-from mainstay.memory.workflows import (
+from mainstay.memory.recorded_workflows import (
     STEPS_MAX,
     WorkflowIndex,
     argument_types,
@@ -73,7 +73,7 @@ TWO = [("build", {"target": "web"}), ("deploy", {"to": "staging", "wait": True})
 # --- what is kept --------------------------------------------------------------------------------
 
 
-def test_opentalon_010_017_020_a_turn_of_several_steps_is_kept_with_trigger_steps_outcome_and_time() -> None:
+def test_opentalon_010_017_020_a_turn_of_several_steps_is_stored_with_trigger_steps_outcome_and_time() -> None:
     (found,) = Journal().turn("Deploy the web to staging", TWO, answer="It is up.").workflows()
     assert (found.id, found.text, found.tags) == ("workflow:s#1", "Deploy the web to staging", ("workflow",))
     assert (found.source, found.origin, found.pinned) == ("s#1", "", False)
@@ -103,7 +103,7 @@ def test_opentalon_010_017_020_a_turn_of_several_steps_is_kept_with_trigger_step
         ([("memories", {}), ("results", {})], 2),
     ],
 )
-def test_opentalon_016_only_what_took_several_steps_and_succeeded_is_kept(calls: Any, kept: int) -> None:
+def test_opentalon_016_only_successful_turns_of_several_steps_are_stored(calls: Any, kept: int) -> None:
     found = Journal().turn("Deploy the web", calls).workflows()
     steps = [len(done.steps) for one in found if (done := decode_workflow(one)) is not None]
     assert steps == ([kept] if kept else [])
@@ -179,7 +179,7 @@ def test_the_trigger_is_what_the_person_said_first_and_not_what_the_runtime_adde
     assert (found.text, found.source) == ("Deploy the web\nand quickly", "s#2")
 
 
-def test_a_turn_whose_beginning_is_not_there_is_not_kept() -> None:
+def test_a_turn_without_its_beginning_is_not_stored() -> None:
     records = Journal().turn("Deploy the web", TWO).records
     for cut in range(1, len(records)):
         assert extract_workflows("s", records[cut:]) == []
@@ -196,7 +196,7 @@ def test_a_turn_that_stayed_behind_at_a_fork_is_not_kept() -> None:
     assert journal.workflows() == []
 
 
-def test_f51_a_turn_that_anything_from_outside_had_a_part_in_says_so() -> None:
+def test_f51_a_turn_with_untrusted_content_is_marked() -> None:
     tainted = [("fetch", {}, False, "untrusted:fetch"), *TWO]
     assert Journal().turn("Deploy the web", tainted).workflows()[0].origin == "untrusted:fetch"
     looked = [("memory_search", {}, False, "untrusted:mail"), *TWO]
@@ -215,7 +215,7 @@ def test_the_same_records_give_the_same_workflows() -> None:
 # --- when one is recalled ------------------------------------------------------------------------
 
 
-def kept(number: int, trigger: str, *tools: str, origin: str = "") -> Memory:
+def workflow_memory(number: int, trigger: str, *tools: str, origin: str = "") -> Memory:
     calls = [(tool, {"x": 1}) for tool in tools or ("look", "act")]
     (made,) = Journal().turn(trigger, calls).workflows()
     return msgspec.structs.replace(made, id=f"workflow:s#{number}", at=number, origin=origin)
@@ -238,8 +238,8 @@ KNOWN = [
 
 
 @pytest.fixture(scope="module")
-def known() -> WorkflowIndex:
-    return WorkflowIndex(kept(n, trigger) for n, trigger in enumerate(KNOWN))
+def workflow_index() -> WorkflowIndex:
+    return WorkflowIndex(workflow_memory(n, trigger) for n, trigger in enumerate(KNOWN))
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,10 @@ def known() -> WorkflowIndex:
         ("请把这个月的销售数据整理成表格发给经理", 9),
     ],
 )
-def test_opentalon_018_a_similar_request_recalls_what_was_done(known: WorkflowIndex, prompt: str, number: int) -> None:
-    found = known.match(prompt)
+def test_opentalon_018_a_similar_request_recalls_what_was_done(
+    workflow_index: WorkflowIndex, prompt: str, number: int
+) -> None:
+    found = workflow_index.match(prompt)
     assert found is not None
     assert found.text == KNOWN[number]
 
@@ -296,20 +298,22 @@ def test_opentalon_018_a_similar_request_recalls_what_was_done(known: WorkflowIn
         "Déploie le service de facturation en préproduction",
     ],
 )
-def test_opentalon_019_a_request_like_none_recalls_nothing(known: WorkflowIndex, prompt: str) -> None:
-    assert known.match(prompt) is None
+def test_opentalon_019_a_request_like_none_recalls_nothing(workflow_index: WorkflowIndex, prompt: str) -> None:
+    assert workflow_index.match(prompt) is None
 
 
 def test_f51_an_untrusted_workflow_is_never_recalled() -> None:
-    workflows = WorkflowIndex([kept(1, KNOWN[0], origin="untrusted:web")])
+    workflows = WorkflowIndex([workflow_memory(1, KNOWN[0], origin="untrusted:web")])
     assert workflows.match(KNOWN[0]) is None
     assert len(workflows) == 0
-    workflows.add(kept(2, KNOWN[0]))
+    workflows.add(workflow_memory(2, KNOWN[0]))
     assert workflows.match(KNOWN[0]) is not None
 
 
-def test_the_same_request_done_the_same_way_is_kept_once_and_another_way_twice() -> None:
-    workflows = WorkflowIndex([kept(2, KNOWN[0]), kept(1, KNOWN[0]), kept(3, KNOWN[0], "other", "tools")])
+def test_the_same_request_done_the_same_way_is_stored_once_and_another_way_twice() -> None:
+    workflows = WorkflowIndex(
+        [workflow_memory(2, KNOWN[0]), workflow_memory(1, KNOWN[0]), workflow_memory(3, KNOWN[0], "other", "tools")]
+    )
     assert len(workflows) == 2
     workflows.remove(["workflow:s#3", "workflow:s#99"])
     found = workflows.match(KNOWN[0])
@@ -319,24 +323,24 @@ def test_the_same_request_done_the_same_way_is_kept_once_and_another_way_twice()
 
 def test_of_equals_the_newest_is_recalled() -> None:
     for numbers in ((1, 2), (2, 1)):
-        workflows = WorkflowIndex([kept(n, KNOWN[0], f"tool{n}", "check") for n in numbers])
+        workflows = WorkflowIndex([workflow_memory(n, KNOWN[0], f"tool{n}", "check") for n in numbers])
         found = workflows.match(KNOWN[0])
         assert found is not None
         assert found.id == "workflow:s#2"
 
 
-def test_what_was_removed_is_not_recalled_and_the_same_id_again_replaces() -> None:
-    workflows = WorkflowIndex([kept(1, KNOWN[0])])
-    workflows.add(kept(1, KNOWN[1]))
+def test_a_removed_workflow_is_not_recalled_and_the_same_id_again_replaces() -> None:
+    workflows = WorkflowIndex([workflow_memory(1, KNOWN[0])])
+    workflows.add(workflow_memory(1, KNOWN[1]))
     assert workflows.match(KNOWN[0]) is None
     assert workflows.match(KNOWN[1]) is not None
     workflows.remove(["workflow:s#1"])
     assert workflows.match(KNOWN[1]) is None
 
 
-def test_what_is_gone_elsewhere_is_let_go() -> None:
+def test_a_workflow_deleted_from_the_store_is_dropped() -> None:
     workflows = WorkflowIndex()
-    workflows.add_all([kept(1, KNOWN[0]), kept(2, KNOWN[1])])
+    workflows.add_all([workflow_memory(1, KNOWN[0]), workflow_memory(2, KNOWN[1])])
     workflows.keep_only({"workflow:s#2", "workflow:s#3"})
     assert workflows.match(KNOWN[0]) is None
     assert workflows.match(KNOWN[1]) is not None
@@ -345,7 +349,8 @@ def test_what_is_gone_elsewhere_is_let_go() -> None:
 def test_only_the_newest_are_held() -> None:
     names = ["alpha", "beta", "gamma", "delta", "epsilon"]
     workflows = WorkflowIndex(
-        [kept(n, f"polish the {name} statue") for n, name in reversed(list(enumerate(names)))], workflows_max=3
+        [workflow_memory(n, f"polish the {name} statue") for n, name in reversed(list(enumerate(names)))],
+        workflows_max=3,
     )
     found = {name: workflows.match(f"polish the {name} statue") for name in names}
     assert len(workflows) == 3
@@ -353,7 +358,7 @@ def test_only_the_newest_are_held() -> None:
 
 
 def test_a_memory_that_is_no_workflow_or_cannot_be_read_is_not_held() -> None:
-    good = kept(1, KNOWN[0])
+    good = workflow_memory(1, KNOWN[0])
     broken = [msgspec.structs.replace(good, data=data) for data in ("", "null", "[1]", '{"trigger": 1}', "{")]
     workflows = WorkflowIndex([*broken, msgspec.structs.replace(good, tags=("note",))])
     assert len(workflows) == 0
@@ -362,7 +367,9 @@ def test_a_memory_that_is_no_workflow_or_cannot_be_read_is_not_held() -> None:
 
 def test_words_that_most_requests_hold_do_not_make_them_alike() -> None:
     things = [chr(97 + n // 26) + chr(97 + n % 26) + "qxz" for n in range(100)]
-    workflows = WorkflowIndex(kept(n, f"proszek wykonaj zadanie {thing} natychmiast") for n, thing in enumerate(things))
+    workflows = WorkflowIndex(
+        workflow_memory(n, f"proszek wykonaj zadanie {thing} natychmiast") for n, thing in enumerate(things)
+    )
     assert workflows.match("proszek wykonaj zadanie natychmiast ugotuj obiad") is None
     found = workflows.match(f"wykonaj zadanie {things[7]} natychmiast")
     assert found is not None
@@ -371,7 +378,7 @@ def test_words_that_most_requests_hold_do_not_make_them_alike() -> None:
 
 @given(st.lists(st.sampled_from([*KNOWN, "hi", "fix the bug"]), max_size=8), st.text(max_size=300))
 def test_any_prompt_may_be_asked(triggers: list[str], prompt: str) -> None:
-    workflows = WorkflowIndex([kept(n, trigger) for n, trigger in enumerate(triggers)])
+    workflows = WorkflowIndex([workflow_memory(n, trigger) for n, trigger in enumerate(triggers)])
     workflows.match(prompt)
     workflows.remove([f"workflow:s#{n}" for n in range(len(triggers))])
     assert len(workflows) == 0
@@ -382,7 +389,7 @@ def test_a_match_among_five_hundred_is_quick() -> None:
     things = [first + second for first in ("server", "ticket", "order", "mail") for second in ("room", "list", "plan")]
     deeds = ["check", "update", "create", "remove", "export", "import", "compare", "archive", "merge", "test", "scan"]
     workflows = WorkflowIndex(
-        kept(
+        workflow_memory(
             n, f"{deeds[n % 11]} {things[n % 12]} {things[n // 12 % 12]} and {deeds[n // 7 % 11]} {things[n // 3 % 12]}"
         )
         for n in range(600)
@@ -430,5 +437,5 @@ def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
     assert len(set(stem_words(one))) == 1
 
 
-def test_common_words_and_numbers_say_nothing() -> None:
+def test_common_words_and_numbers_are_ignored() -> None:
     assert list(stem_words("Please do it for me, could you? 42 ¿Por favor? Bitte, s'il vous plaît! спасибо 1999")) == []

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.core.limits import Limits
-from mainstay.metering.backoff import compute_delay_s
+from mainstay.metering.resilient_provider import compute_delay_s
 
 LIMITS = Limits()
 
@@ -26,7 +26,7 @@ def test_after_eight_it_gives_up() -> None:
     waited_s=st.floats(0, 700),
     chance=st.floats(0, 1),
 )
-def test_all_waiting_stays_within_the_bound_and_nobody_comes_early(
+def test_all_waits_stay_within_the_limit_and_none_is_too_short(
     attempt: int, asked_s: float | None, waited_s: float, chance: float
 ) -> None:
     wait_s = compute_delay_s(LIMITS, attempt=attempt, retry_after_s=asked_s, waited_s=waited_s, chance=chance)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainstay.core.ledger_entries import HOUR_MS
-from mainstay.metering.budgets import (
+from mainstay.metering.budget_definitions import (
     BudgetPeriod,
     SpendingBudget,
     WorkspaceBudgets,
@@ -48,7 +48,7 @@ def test_every_moment_is_in_its_period_and_the_next_one_begins_where_it_ends(at:
     assert period_start_hour(period, period_end_ms(period, at)) * HOUR_MS == period_end_ms(period, at)
 
 
-def test_what_has_no_period_never_ends() -> None:
+def test_a_budget_without_a_period_never_ends() -> None:
     assert (period_start_hour("", ms("2026-11-16")), period_end_ms("", ms("2026-11-16"))) == (0, 0)
 
 

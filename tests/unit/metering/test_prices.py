@@ -1,15 +1,15 @@
-"""What a call can cost at the most, in whole numbers."""
+"""The maximum cost of a call, in whole numbers."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.core.budget_reservations import to_nanodollars
+from mainstay.core.budget_reservation_ids import to_nanodollars
 from mainstay.core.messages import Usage
 from mainstay.core.model_info import LongPromptPrices, ModelInfo
-from mainstay.metering.prices import combine_highest_prices, convert_price
 from mainstay.metering.spending_counters import SpendingRequest
+from mainstay.metering.worst_case_prices import combine_highest_prices, convert_price
 
 prices = st.integers(0, 200_000).map(lambda units: units / 1000)
 maybe = st.none() | prices
@@ -40,7 +40,9 @@ def test_no_use_of_so_many_tokens_costs_more_than_the_most(
 
 
 @given(models, st.integers(0, 200_000), st.integers(-(10**9), 10**13))
-def test_what_is_afforded_can_be_paid_and_one_token_more_cannot(model: ModelInfo, prompt: int, money: int) -> None:
+def test_an_affordable_number_of_tokens_can_be_paid_and_one_more_cannot(
+    model: ModelInfo, prompt: int, money: int
+) -> None:
     ask = SpendingRequest(model, prompt, 1000, (), ())
     output = ask.output_affordable("money", money)
     if output is None:
@@ -52,7 +54,9 @@ def test_what_is_afforded_can_be_paid_and_one_token_more_cannot(model: ModelInfo
 
 
 @given(st.lists(models, min_size=1, max_size=4), tokens, tokens)
-def test_the_dearest_is_never_cheaper_than_who_answers(some: list[ModelInfo], prompt: int, output: int) -> None:
+def test_the_highest_price_is_never_below_the_price_of_the_model_that_answers(
+    some: list[ModelInfo], prompt: int, output: int
+) -> None:
     assert most(combine_highest_prices(some), prompt, output) >= max(most(one, prompt, output) for one in some)
 
 
@@ -62,12 +66,12 @@ def test_prices_are_whole_numbers_of_picodollars_a_token() -> None:
     assert convert_price(0.000001) == 1
 
 
-def test_what_has_no_price_is_asked_whatever_is_left() -> None:
+def test_a_model_without_a_price_is_called_with_any_remaining_budget() -> None:
     assert SpendingRequest(ModelInfo(name="m"), 10**6, 1000, (), ()).output_affordable("money", -5) is None
     assert SpendingRequest(ModelInfo(name="m"), 10**6, 1000, (), ()).output_affordable("tokens", 5) == 5 - 10**6
 
 
-def test_guesses_are_passed_on() -> None:
+def test_estimated_prices_stay_marked() -> None:
     known, guessed = ModelInfo(name="a", price_prompt=1.0), ModelInfo(name="b", price_prompt=2.0, guessed=True)
     made = combine_highest_prices([known, guessed])
     assert (made.name, made.price_prompt, made.guessed) == ("a", 2.0, True)

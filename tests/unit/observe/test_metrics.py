@@ -1,4 +1,4 @@
-"""What is counted of turns, and the text that Prometheus reads it from."""
+"""Metrics of turns, and the text that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.span_stories import calls, child_turn, everything, finished, records, standing, started, tool_turn
+from support.span_records import calls, child_turn, everything, finished, records, standing, started, tool_turn
 
 from mainstay.core.events import Spawned, ToolFinished, TurnEnded
 from mainstay.core.messages import ToolResult
 from mainstay.core.outcome import Failed
-from mainstay.core.projections import JournalBatch
+from mainstay.core.projection_ports import JournalBatch
 from mainstay.observe.metrics import (
     OTHER_LABEL,
     SERIES_MAX,
@@ -23,7 +23,7 @@ from mainstay.observe.metrics import (
     render_metrics,
     safe_label,
 )
-from mainstay.observe.spans import TelemetryOptions
+from mainstay.observe.span_types import TelemetryOptions
 from mainstay.observe.turn_metrics import MetricsProjection, TurnMetrics
 
 parser: Any = pytest.importorskip("prometheus_client.parser")
@@ -89,7 +89,7 @@ async def test_everything_that_can_happen_in_a_turn_has_its_counter() -> None:
     assert found["gen_ai_client_operation_duration_seconds_sum", tool] == pytest.approx(0.05 + 4.09 + 0.79 + 0.05)
 
 
-async def test_what_happened_before_this_process_is_not_counted_again() -> None:
+async def test_events_before_this_process_are_not_counted_again() -> None:
     assert await MetricsProjection(TurnMetrics(), TelemetryOptions(), {"old": 7}).positions() == {"old": 7}
 
 
@@ -104,7 +104,7 @@ async def test_names_that_a_model_made_up_do_not_become_labels() -> None:
     assert safe_label("mcp.github:search-code") == "mcp.github:search-code"
 
 
-async def test_a_tool_that_is_not_there_counts_as_unknown_whatever_it_was_called() -> None:
+async def test_an_unknown_tool_counts_as_unknown_with_any_name() -> None:
     one = ("call_1_1_0", "ann@example.com")
     none = ToolFinished(ToolResult(*one, "There is no tool 'ann@example.com'. Available: none.", is_error=True), turn=1)
     found = await counted(JournalBatch(standing(), records(*started(), calls(5, one), (9, none))))
@@ -112,21 +112,21 @@ async def test_a_tool_that_is_not_there_counts_as_unknown_whatever_it_was_called
     assert "ann@" not in str(found)
 
 
-async def test_what_was_counted_is_not_counted_again_when_the_reader_is_asked_where_it_is() -> None:
+async def test_counted_records_are_not_counted_again_when_the_position_is_read() -> None:
     reader = MetricsProjection(TurnMetrics(), TelemetryOptions(), {"old": 7})
     told = tool_turn()
     await reader.apply(JournalBatch(standing(), told))
     assert await reader.positions() == {"old": 7, "s": len(told)}
 
 
-def test_a_number_that_is_none_is_said_to_be_none() -> None:
+def test_a_missing_number_is_reported_as_missing() -> None:
     samples = tuple(MetricSample(float(one), {"x": one}) for one in ("nan", "inf", "-inf"))
     found = values(render_metrics([Gauge("a", "A.", samples)]))
     assert str(found["a", (("x", "nan"),)]) == "nan"
     assert (found["a", (("x", "inf"),)], found["a", (("x", "-inf"),)]) == (float("inf"), float("-inf"))
 
 
-async def test_nobodys_name_is_in_it() -> None:
+async def test_no_name_of_a_person_is_in_the_metrics() -> None:
     person = standing("web:ann:private-matters", person="ann", workspace="anns")
     failed = TurnEnded(Failed("ann's secret plan broke"), turn=1)
     counts = TurnMetrics()
@@ -168,7 +168,7 @@ def test_a_histogram_says_how_many_were_at_most_so_large(numbers: list[float], n
     assert found["h_seconds_sum", (("name", name),)] == pytest.approx(sum(numbers))
 
 
-def test_labels_are_written_so_that_any_text_comes_back() -> None:
+def test_labels_are_escaped_so_that_any_text_reads_back() -> None:
     wild = 'a "b" \\ c\nd'
     found = values(render_metrics([Gauge("g", "G.", (MetricSample(1.5, {"x": wild}),))]))
     assert found == {("g", (("x", wild),)): 1.5}

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.span_stories import everything, standing
+from support.span_records import everything, standing
 
-from mainstay.core.trace_ids import span_id, trace_id
+from mainstay.core.turn_location import span_id, trace_id
 from mainstay.observe import span_exporter
-from mainstay.observe.otlp import encode_request, encode_spans, is_sampled, traces_to_json
+from mainstay.observe.otlp_encoder import encode_request, encode_spans, is_sampled, traces_to_json
 from mainstay.observe.span_exporter import CollectorResponse, SpanExporter
-from mainstay.observe.spans import Attributes, Span, SpanEvent, TelemetryOptions, Trace
+from mainstay.observe.span_types import Attributes, Span, SpanEvent, TelemetryOptions, Trace
 from mainstay.observe.traces import build_trace
 from mainstay.testing import virtual_run
 
@@ -157,7 +157,7 @@ class Far:
         return CollectorResponse(200)
 
 
-def test_what_came_within_a_second_goes_in_one_request_and_then_there_is_no_task() -> None:
+def test_spans_of_one_second_go_in_one_request_and_then_there_is_no_task() -> None:
     async def run() -> None:
         far = Far(lambda n, blocks: CollectorResponse(200))
         far.exporter.enqueue([b"a", b"b"])
@@ -183,7 +183,7 @@ def test_a_collector_that_is_down_is_asked_ever_more_seldom_and_gets_all_when_it
     virtual_run(run())
 
 
-def test_whoever_asks_for_patience_gets_it_within_bounds() -> None:
+def test_a_retry_after_of_the_collector_is_obeyed_within_limits() -> None:
     async def run() -> None:
         far = Far(
             lambda n, blocks: CollectorResponse(200) if n > 2 else CollectorResponse(429, 30.0 if n == 1 else 1e9)
@@ -196,7 +196,7 @@ def test_whoever_asks_for_patience_gets_it_within_bounds() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 415, 500])
-def test_what_is_refused_for_good_is_dropped_counted_and_keeps_nothing_else_back(status: int) -> None:
+def test_a_rejected_batch_is_dropped_and_counted_and_blocks_no_other(status: int) -> None:
     async def run() -> None:
         far = Far(lambda n, blocks: CollectorResponse(200 if n > 1 else status))
         far.exporter.enqueue([b"a"])
@@ -269,7 +269,7 @@ def test_at_the_end_what_waits_is_sent_at_once_and_what_comes_later_is_not_kept(
     virtual_run(run())
 
 
-def test_trouble_with_a_collector_is_told_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_a_collector_is_logged_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         far = Far(lambda n, blocks: CollectorResponse(200) if n > 5 else CollectorResponse(0, error="nobody is there"))
         far.exporter.enqueue([b"a"])

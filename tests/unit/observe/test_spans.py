@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.span_stories import (
+from support.span_records import (
     BEGUN,
     Told,
     answer,
@@ -22,6 +24,8 @@ from support.span_stories import (
     tool_turn,
 )
 
+from mainstay import Config, providers
+from mainstay.agent.telemetry import index_models
 from mainstay.core.errors import StoreBusy
 from mainstay.core.events import (
     ApprovalAnswered,
@@ -44,10 +48,11 @@ from mainstay.core.journal import Record
 from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import Finish, FinishReason, Text, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
-from mainstay.core.projections import JournalBatch
-from mainstay.core.trace_ids import trace_id
-from mainstay.observe.otlp import encode_spans
-from mainstay.observe.spans import ModelEndpoint, Span, TelemetryOptions, Trace, TraceContext, group_by_turn
+from mainstay.core.projection_ports import JournalBatch
+from mainstay.core.provider_manifest import ProviderComponent, ProviderSettings
+from mainstay.core.turn_location import trace_id
+from mainstay.observe.otlp_encoder import encode_spans
+from mainstay.observe.span_types import ModelEndpoint, Span, TelemetryOptions, Trace, TraceContext, group_by_turn
 from mainstay.observe.traces import TraceProjection, build_trace
 from mainstay.observe.turn_spans import build_turn_spans
 
@@ -71,7 +76,7 @@ def times(span: Span) -> tuple[int, int]:
     return span.start - BEGUN, span.end - BEGUN
 
 
-class Books:
+class Journals:
     """Journals by session."""
 
     def __init__(self, **kept: list[Record]) -> None:
@@ -81,7 +86,7 @@ class Books:
         return [one for one in self.kept.get(key, []) if one.seq > after][:limit]
 
 
-FAMILY = Books(s=everything(), s__call_1_1_2=child_turn())
+FAMILY = Journals(s=everything(), s__call_1_1_2=child_turn())
 
 
 async def whole() -> Trace:
@@ -129,8 +134,38 @@ def test_tokens_cost_and_finish_reason_are_with_the_call_and_their_sum_with_the_
     assert root.attributes["mainstay.outcome"] == "answered"
 
 
-def test_a_bare_model_name_is_told_with_who_answers_to_it() -> None:
-    telling = TelemetryOptions(models={"fast": ModelEndpoint("gemini", "fast", "ai.example.org")})
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("openai-responses/m", "openai"),
+        ("gemini/m", "gcp.gemini"),
+        ("google/m", "gcp.gemini"),
+        ("mistral/m", "mistral_ai"),
+        ("xai/m", "x_ai"),
+        ("azure/m", "azure.ai.openai"),
+        ("bedrock/m", "aws.bedrock"),
+        ("anthropic/m", "anthropic"),
+        ("my-server/m", "my-server"),
+    ],
+)
+def test_providers_have_the_names_of_the_conventions_in_their_manifests(model: str, name: str) -> None:
+    assert TelemetryOptions().find_model(model).provider == name
+    entries = {"my-server": ProviderSettings(base_url="http://127.0.0.1:9/v1")}
+    assert index_models(Config(model=model, providers=entries))[model].provider == name
+
+
+def test_a_provider_of_another_distribution_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = ModuleType("fake_delphi")
+    manifest.COMPONENT = ProviderComponent(  # type: ignore[attr-defined]
+        name="delphi", title="Delphi", summary="Riddles.", factory="x:y", telemetry_name="gr.delphi"
+    )
+    monkeypatch.setitem(sys.modules, manifest.__name__, manifest)
+    monkeypatch.setitem(providers.COMPONENTS, "delphi", manifest.__name__)
+    assert TelemetryOptions().find_model("delphi/pythia").provider == "gr.delphi"
+
+
+def test_a_bare_model_name_is_exported_with_its_provider() -> None:
+    telling = TelemetryOptions(models={"fast": ModelEndpoint("gcp.gemini", "fast", "ai.example.org")})
     told = records(*started(model="fast"), answer(10, step=1), ended(10))
     chat = spans_of(told, telling)[1]
     assert chat.attributes["gen_ai.provider.name"] == "gcp.gemini"
@@ -190,13 +225,13 @@ def test_an_answer_that_broke_off_and_the_one_asked_for_instead_are_two_spans_wi
     ],
     ids=["by name", "in words", "aborted", "exhausted"],
 )
-def test_how_a_turn_ended_is_one_word(outcome: Failed | Aborted | Exhausted, error: str, kind: str) -> None:
+def test_the_end_of_a_turn_is_one_word(outcome: Failed | Aborted | Exhausted, error: str, kind: str) -> None:
     root = spans_of(records(*started(), (20, TurnEnded(outcome, turn=1))))[0]
     assert (root.error_type, root.attributes["mainstay.outcome"]) == (error, kind)
     assert root.attributes.get("error.type", "") == error
 
 
-def test_what_the_runtime_says_in_the_models_place_is_no_model_call() -> None:
+def test_text_of_the_runtime_in_place_of_the_model_is_no_model_call() -> None:
     said = MessageAdded("assistant", (Text("I had to stop.", origin=RUNTIME), Finish(FinishReason.END)), turn=1, step=1)
     spans = spans_of(records(*started(), (5, said), (5, TurnEnded(Exhausted("money"), turn=1))))
     assert [span.name for span in spans] == ["invoke_agent mainstay"]
@@ -243,7 +278,7 @@ def test_a_turn_that_was_resumed_after_crashes_is_one_trace_that_shows_them() ->
     ]
 
 
-class Kept:
+class SentTraces:
     """What was handed over to be sent."""
 
     def __init__(self) -> None:
@@ -254,8 +289,8 @@ class Kept:
 
 
 async def test_a_resumed_turn_is_sent_once_and_is_the_very_trace_that_the_terminal_draws() -> None:
-    told, kept = crashed(), Kept()
-    reader = TraceProjection(Books(s=told), kept, TelemetryOptions(), 1.0, {})
+    told, kept = crashed(), SentTraces()
+    reader = TraceProjection(Journals(s=told), kept, TelemetryOptions(), 1.0, {})
     cut = 4  # another process reads on from here, and is not given again what had streamed
     await reader.apply(JournalBatch(standing(), told[:cut]))
     earlier = [one for one in told[:cut] if not isinstance(one.event, StepCheckpointed)]
@@ -264,7 +299,7 @@ async def test_a_resumed_turn_is_sent_once_and_is_the_very_trace_that_the_termin
     earlier = [one for one in told[:7] if not isinstance(one.event, StepCheckpointed)]
     assert len(earlier) == 6
     await reader.apply(JournalBatch(standing(), told[7:], earlier))
-    shown = await build_trace(Books(), standing(), group_by_turn(told)[1], TelemetryOptions())
+    shown = await build_trace(Journals(), standing(), group_by_turn(told)[1], TelemetryOptions())
     assert shown is not None
     assert kept.sent == [encode_spans(shown)]
 
@@ -284,7 +319,7 @@ async def test_a_sub_agent_is_in_the_trace_of_the_turn_that_sent_it_below_the_ca
 
 
 async def test_a_sub_agents_own_records_make_no_trace_of_their_own() -> None:
-    kept = Kept()
+    kept = SentTraces()
     reader = TraceProjection(FAMILY, kept, TelemetryOptions(), 1.0, {})
     errand = Spawned("s", "call_1_1_2")
     await reader.apply(JournalBatch(standing("s/call_1_1_2", spawned=errand), child_turn()))
@@ -293,7 +328,7 @@ async def test_a_sub_agents_own_records_make_no_trace_of_their_own() -> None:
     assert len(kept.sent) == 1
 
 
-class Failing(Books):
+class Failing(Journals):
     """Journals that cannot be read for as long as `busy` says so."""
 
     def __init__(self, **kept: list[Record]) -> None:
@@ -311,14 +346,14 @@ async def test_a_trace_that_could_not_be_made_is_made_again_and_those_before_it_
     first = records(*started(), answer(10), ended(20))
     crashed = [*started(turn=2), (5, TurnResumed(turn=2)), (9, TurnEnded(Answered(), turn=2))]
     told = [*first, *records(*crashed, after=len(first))]
-    kept, books = Kept(), Failing(s=told)
+    kept, books = SentTraces(), Failing(s=told)
     reader = TraceProjection(books, kept, TelemetryOptions(), 1.0, {})
     books.busy = 1
     with pytest.raises(StoreBusy):
         await reader.apply(JournalBatch(standing(), told))
     assert len(kept.sent) == 1
     assert await reader.positions() == {"s": len(first)}
-    await reader.apply(JournalBatch(standing(), told))  # whatever is offered again
+    await reader.apply(JournalBatch(standing(), told))  # records that are offered again
     assert len(kept.sent) == 2
     assert await reader.positions() == {"s": len(told)}
 
@@ -330,9 +365,9 @@ async def test_a_tenth_of_the_turns_is_sent_always_the_same_ones_and_every_one_t
     async def sent(outcome: object) -> list[int]:
         found = []
         for turn in range(1, 1001):
-            kept = Kept()
+            kept = SentTraces()
             told = records(*started(turn=turn), (9, TurnEnded(outcome, turn=turn)))  # type: ignore[arg-type]
-            await TraceProjection(Books(), kept, TelemetryOptions(), 0.1, {}).apply(JournalBatch(standing(), told))
+            await TraceProjection(Journals(), kept, TelemetryOptions(), 0.1, {}).apply(JournalBatch(standing(), told))
             found += [turn] * len(kept.sent)
         return found
 
@@ -368,7 +403,7 @@ def test_f40_nothing_that_was_said_is_in_a_trace_unless_it_was_asked_for() -> No
         assert notes == [f"It broke: {SECRET}", f"refused: {SECRET}", "a judge's words"]
 
 
-def test_f40_what_was_said_is_in_it_without_secrets_where_it_was_asked_for() -> None:
+def test_f40_conversation_text_is_exported_without_secrets_where_configured() -> None:
     telling = TelemetryOptions(include_content=True, redact=lambda text: text.replace(SECRET, "[redacted]"))
     spans = spans_of(telling_secrets(), telling)
     body = b"".join(encode_spans(Trace(id=TRACE, session="s", turn=1, spans=tuple(spans))))
@@ -453,7 +488,7 @@ async def test_loom_007_every_decision_of_a_turn_can_be_found_in_its_trace() -> 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_whatever_is_missing_of_a_turn_its_spans_are_sound(data: st.DataObject) -> None:
+def test_a_turn_with_any_missing_records_has_valid_spans(data: st.DataObject) -> None:
     told = everything()
     left = [one for one in told if data.draw(st.booleans())]
     for now in (None, BEGUN + 20_000):
@@ -467,7 +502,7 @@ def test_whatever_is_missing_of_a_turn_its_spans_are_sound(data: st.DataObject) 
         assert all(span.parent_id in known for span in spans[1:])
 
 
-def test_a_turn_that_goes_on_is_told_as_far_as_it_is_and_not_sent() -> None:
+def test_a_running_turn_is_shown_so_far_and_not_sent() -> None:
     one = ("call_1_1_0", "bash")
     told = records(*started(), calls(100, one), (110, ToolStarted("call_1_1_0", turn=1, step=1)))
     assert spans_of(told) == []
@@ -480,19 +515,19 @@ def test_a_turn_that_goes_on_is_told_as_far_as_it_is_and_not_sent() -> None:
 
 
 async def test_a_summary_that_was_made_between_two_turns_is_a_trace_of_its_own_with_what_it_cost() -> None:
-    kept = Kept()
+    kept = SentTraces()
     fold = Folded(3, "so far", by="openai/gpt-9", usage=Usage(70, 7), cost=0.25)
     told = [*tool_turn(), *records((2_000, fold), after=len(tool_turn()))]
-    await TraceProjection(Books(s=told), kept, TelemetryOptions(), 1.0, {}).apply(JournalBatch(standing(), told))
+    await TraceProjection(Journals(s=told), kept, TelemetryOptions(), 1.0, {}).apply(JournalBatch(standing(), told))
     turn, folded = kept.sent
     assert len(turn) == len(spans_of(tool_turn()))
     assert len(folded) == 1
-    shown = await build_trace(Books(), standing(), group_by_turn(told)[1], TelemetryOptions())
+    shown = await build_trace(Journals(), standing(), group_by_turn(told)[1], TelemetryOptions())
     assert shown is not None
     assert encode_spans(shown) == turn
 
 
-def test_a_turn_whose_beginning_is_not_told_of_any_more_is_told_from_there_on() -> None:
+def test_a_turn_without_its_beginning_is_exported_from_there_on() -> None:
     spans = spans_of(tool_turn()[4:])
     assert [span.name.split()[0] for span in spans] == ["invoke_agent", "execute_tool", "chat"]
     assert spans[0].attributes["mainstay.turn"] == 1

@@ -7,17 +7,17 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.span_stories import BEGUN, calls, child_turn, everything, finished, records, standing, started, tool_turn
+from support.span_records import BEGUN, calls, child_turn, everything, finished, records, standing, started, tool_turn
 
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.journal import Record
-from mainstay.observe.spans import TelemetryOptions, Trace
+from mainstay.observe.span_types import TelemetryOptions, Trace
 from mainstay.observe.traces import build_trace
 from mainstay.observe.waterfall import render_waterfall
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
-class Books:
+class Journals:
     async def read_records(self, key: str, after: int = 0, limit: int = 1000) -> list[Record]:
         told = child_turn() if key == "s/call_1_1_2" else []
         return [one for one in told if one.seq > after][:limit]
@@ -25,7 +25,7 @@ class Books:
 
 async def traced(told: list[Record], now: int | None = None) -> Trace:
     made = await build_trace(
-        Books(), standing(), told, TelemetryOptions(workspace="w", include_error_messages=True), now
+        Journals(), standing(), told, TelemetryOptions(workspace="w", include_error_messages=True), now
     )
     assert made is not None
     return made

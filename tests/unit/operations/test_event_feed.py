@@ -1,4 +1,4 @@
-"""Events of a session, from the journal and live: each record once and in order, whoever replaces the agent."""
+"""Events of a session, from the journal and live: each record once and in order, also when the agent is replaced."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from support.fixed_home import opened_workspace
 from mainstay import Agent
 from mainstay.core.events import Event, Lagged, TextDelta, TurnEnded
 from mainstay.core.messages import Text
-from mainstay.lane.pending_replies import PendingReply
+from mainstay.lane.replies import PendingReply
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.event_feed import Subscription, follow_journal
 from mainstay.operations.execute import open_stream
-from mainstay.operations.inputs import accept_prompt
+from mainstay.operations.input_submission import accept_prompt
 from mainstay.operations.turns import Prompt
 from mainstay.testing import ScriptedProvider, Stall
 
@@ -35,7 +35,7 @@ def sequences(events: list[Event]) -> list[int]:
     return [one.sequence for one in events if one.sequence]
 
 
-async def kept(agent: Agent, key: str) -> list[int]:
+async def record_seqs(agent: Agent, key: str) -> list[int]:
     return [record.seq for record in await agent.sessions.records(key)]
 
 
@@ -44,24 +44,24 @@ async def accept(agent: Agent, key: str, text: str) -> PendingReply:
 
 
 @pytest.mark.parametrize("after", [0, 1, 3])
-async def test_a_follower_hears_every_record_after_its_place_once_and_in_order(tmp_path: Path, after: int) -> None:
+async def test_a_follower_gets_every_record_after_its_position_once_and_in_order(tmp_path: Path, after: int) -> None:
     async with Agent(ScriptedProvider(["hello"] * 3), home=tmp_path) as agent:
         await (await accept(agent, "s", "one")).reply
         following = asyncio.ensure_future(until_the_end(follow_journal(agent, "s", after), turn=3))
         await (await accept(agent, "s", "two")).reply
         await (await accept(agent, "s", "three")).reply
         heard = await following
-        assert sequences(heard) == [seq for seq in await kept(agent, "s") if seq > after]
+        assert sequences(heard) == [seq for seq in await record_seqs(agent, "s") if seq > after]
 
 
-async def test_a_follower_that_is_far_too_slow_still_hears_every_record(tmp_path: Path) -> None:
+async def test_a_follower_that_is_far_too_slow_still_gets_every_record(tmp_path: Path) -> None:
     async with Agent(ScriptedProvider(["word " * 40] * 200), home=tmp_path) as agent:
         events = follow_journal(agent, "s")
         first = asyncio.ensure_future(anext(events))
         for number in range(60):
             await (await accept(agent, "s", str(number))).reply
         heard = [await first, *await until_the_end(events, turn=60)]
-        assert sequences(heard) == await kept(agent, "s")
+        assert sequences(heard) == await record_seqs(agent, "s")
         assert any(isinstance(one, Lagged) for one in heard), "it was told that partial things are missing"
 
 
@@ -72,7 +72,7 @@ async def test_following_what_was_just_accepted_misses_nothing_though_it_is_alre
             for _ in range(number % 7):
                 await asyncio.sleep(0)
             heard = await until_the_end(follow_journal(agent, f"s{number}", ticket.seq - 1))
-            assert sequences(heard) == await kept(agent, f"s{number}")
+            assert sequences(heard) == await record_seqs(agent, f"s{number}")
 
 
 async def test_partial_things_have_no_sequence_and_come_as_they_happen(tmp_path: Path) -> None:
@@ -87,16 +87,16 @@ async def test_partial_things_have_no_sequence_and_come_as_they_happen(tmp_path:
         assert {one.sequence for one in deltas} == {0}
 
 
-async def test_a_subscription_from_before_the_prompt_has_the_first_word_though_it_is_read_late(tmp_path: Path) -> None:
+async def test_a_subscription_from_before_the_prompt_has_the_first_text_though_it_is_read_late(tmp_path: Path) -> None:
     async with Agent(ScriptedProvider(["hello there"] * 3), home=tmp_path) as agent:
         hub = (await agent.runtime()).services.hub
         subscription = Subscription(hub, "s")
         ticket = await accept(agent, "s", "hi")
-        await ticket.reply  # all of it was said before anybody listened
+        await ticket.reply  # all of it was written before the subscription
         events = follow_journal(agent, "s", ticket.seq - 1, subscription)
         heard = await until_the_end(events)
         assert "".join(one.text for one in heard if isinstance(one, TextDelta)) == "hello there"
-        assert sequences(heard) == await kept(agent, "s")
+        assert sequences(heard) == await record_seqs(agent, "s")
         await events.aclose()
         assert not hub.has_watchers("s")
 
@@ -123,7 +123,7 @@ async def test_a_follower_goes_on_with_the_agent_that_replaces_the_one_it_follow
         workspace.replace_agent(second)
         await (await accept(second, "s", "two")).reply
         heard = await following
-        assert sequences(heard) == await kept(second, "s")
+        assert sequences(heard) == await record_seqs(second, "s")
         assert "from the second" in "".join(one.text for one in heard if isinstance(one, TextDelta))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainstay.config.schema_skills import PatternSettings
+from mainstay.config.schema_skills_patterns_triggers import PatternSettings
 from mainstay.core.stemming import stem_words
 from mainstay.patterns.index import PatternIndex, PatternMatch, weigh_terms
 from mainstay.patterns.pattern_template import InstructionPattern
@@ -114,7 +114,7 @@ def names(text: str, limit: int = 3, threshold: float = DEFAULTS.threshold) -> l
     return [match.pattern.name for match in INDEX.match(text, limit, threshold)]
 
 
-def test_loom_056_what_a_request_is_about_comes_first() -> None:
+def test_loom_056_the_most_similar_pattern_comes_first() -> None:
     """In its own words mostly, and by the words of the pattern: one of all may be beyond that."""
     missed = {text: names(text) for text, name in ASKED.items() if names(text)[:1] != [name]}
     assert len(missed) <= 1, missed

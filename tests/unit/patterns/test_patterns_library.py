@@ -1,4 +1,4 @@
-"""The library: what becomes of patterns when their files change, and when somebody does something bad with them."""
+"""The pattern library: changed files, and hostile files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mainstay.patterns.library import PatternChanges, PatternLibrary
-from mainstay.patterns.yaml_parser import FILE_BYTES_MAX
+from mainstay.patterns.pattern_template import FILE_BYTES_MAX
 
 SOON_S = 20.0
 
@@ -58,7 +58,7 @@ def test_files_are_found_in_folders_below_by_their_ending(folder: Path, library:
     assert list(library.load().patterns) == ["a", "b"]
 
 
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+def test_a_missing_folder_holds_nothing(tmp_path: Path) -> None:
     found = PatternLibrary([str(tmp_path / "nowhere")]).load()
     assert not found.patterns
     assert not found.problems
@@ -136,7 +136,7 @@ def test_one_bad_pattern_of_a_file_keeps_its_old_version_and_the_others_are_new(
     assert troubles(library, folder) == ["a.yaml:4: the pattern 'b' has no description"]
 
 
-def test_a_file_that_is_emptied_to_be_written_anew_is_not_gone_meanwhile(folder: Path, library: PatternLibrary) -> None:
+def test_a_file_that_is_truncated_to_be_rewritten_is_kept_meanwhile(folder: Path, library: PatternLibrary) -> None:
     path = folder / "a.yaml"
     path.write_text(body("a"))
     library.load()
@@ -280,7 +280,7 @@ def _renamed(path: Path, text: str) -> None:
 
 
 def test_loom_058_a_search_sees_all_of_one_version_and_never_half_of_two(folder: Path, library: PatternLibrary) -> None:
-    """Every version has its own word in all its patterns; whoever searches finds all of them or none."""
+    """Every version has its own word in all its patterns; a search finds all of them or none."""
     count, versions = 30, 12
 
     def write(version: int) -> None:
@@ -330,7 +330,7 @@ def test_a_folder_that_cannot_be_listed_for_a_while_keeps_its_patterns(folder: P
     library.load()
     away = folder.with_name("away")
     folder.rename(away)
-    folder.symlink_to(folder)  # it is there, and nobody can list it
+    folder.symlink_to(folder)  # it exists, and cannot be listed
     report = library.reload()
     assert not report.removed
     assert str(report.problems[0]) == f"{folder}: it cannot be read: too many levels of symbolic links"

@@ -12,7 +12,7 @@ from mainstay.plugins.plugin import (
     PluginResultInvalid,
     PluginTimedOut,
 )
-from mainstay.turn.tool_circuit_breaker import counts_as_failure
+from mainstay.turn.toolbox import counts_as_failure
 
 FAILURES = (PluginTimedOut, PluginExited, PluginNotStarted, PluginResultInvalid, ServerUnavailable)
 

@@ -1,4 +1,4 @@
-"""The life of a plugin: started when it is first called, asked by many at once, given up, started again, ended."""
+"""The lifecycle of a plugin: started at the first call, called concurrently, given up, restarted, ended."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ async def test_a_call_that_is_given_up_while_it_starts_does_not_stop_the_start(
     await host.close()
 
 
-async def test_a_call_with_less_time_than_the_start_takes_is_told_so(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_a_call_with_less_time_than_the_start_takes_is_refused_with_the_reason(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
     host = lab.host("behaves", tmp_path, sandbox)
     with pytest.raises(PluginTimedOut, match=r"The plugin bad was not ready within 0.01 s\."):
         await ask(host, "x", 0.01)
@@ -107,7 +109,7 @@ async def test_a_call_with_less_time_than_the_start_takes_is_told_so(sandbox: Sa
     await host.close()
 
 
-async def test_without_walls_it_is_refused_unless_the_owner_said_so(tmp_path: Path) -> None:
+async def test_without_isolation_it_is_refused_unless_the_owner_allows_it(tmp_path: Path) -> None:
     host_sandbox = HostSandbox()
     host = lab.host("behaves", tmp_path, host_sandbox)
     with pytest.raises(ConfinementUnavailable, match="the sandbox 'host' cannot confine it"):
@@ -126,15 +128,15 @@ async def test_without_walls_it_is_refused_unless_the_owner_said_so(tmp_path: Pa
 
 async def test_only_so_many_calls_run_at_once(sandbox: Sandbox, tmp_path: Path) -> None:
     limits = msgspec.structs.replace(lab.LIMITS, concurrency=3)
-    host = lab.host("waits", tmp_path, sandbox, lab.Given(limits=limits))
+    host = lab.host("waits", tmp_path, sandbox, lab.PluginSetup(limits=limits))
     await asyncio.gather(*(ask(host, "0.05") for _ in range(12)))
     assert await ask(host, "counts") == "3"
     await host.close()
 
 
-async def test_waiting_for_others_counts_against_a_calls_own_time(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_waiting_for_other_calls_counts_against_a_calls_own_time(sandbox: Sandbox, tmp_path: Path) -> None:
     limits = msgspec.structs.replace(lab.LIMITS, concurrency=1)
-    host = lab.host("waits", tmp_path, sandbox, lab.Given(limits=limits))
+    host = lab.host("waits", tmp_path, sandbox, lab.PluginSetup(limits=limits))
     await ask(host, "0")
     long = asyncio.create_task(ask(host, "when told"))
     await asyncio.wait({long}, timeout=0.01)
@@ -146,7 +148,7 @@ async def test_waiting_for_others_counts_against_a_calls_own_time(sandbox: Sandb
 
 
 async def test_only_so_many_wait(sandbox: Sandbox, tmp_path: Path) -> None:
-    host = lab.host("waits", tmp_path, sandbox, lab.Given(pace=PluginHostSettings(calls_max=2)))
+    host = lab.host("waits", tmp_path, sandbox, lab.PluginSetup(pace=PluginHostSettings(calls_max=2)))
     waiting = [asyncio.create_task(ask(host, "0.1")) for _ in range(2)]
     await asyncio.wait(waiting, timeout=0.01)
     with pytest.raises(PluginFailed, match="has 2 calls waiting already"):
@@ -155,7 +157,7 @@ async def test_only_so_many_wait(sandbox: Sandbox, tmp_path: Path) -> None:
     await host.close()
 
 
-async def test_a_missed_deadline_costs_others_nothing_and_the_next_call_finds_a_fresh_one(
+async def test_a_missed_deadline_costs_others_nothing_and_the_next_call_finds_a_new_process(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     """F21, OPENTALON-050, OPENTALON-051: who missed it is given up, and put down once its other calls have ended."""
@@ -165,7 +167,7 @@ async def test_a_missed_deadline_costs_others_nothing_and_the_next_call_finds_a_
     began = time.monotonic()
     with pytest.raises(PluginTimedOut, match=r"did not answer within 0.3 s, and the call was cancelled\."):
         await ask(host, "3600", 0.3)
-    assert time.monotonic() - began < 20  # whatever else it is at
+    assert time.monotonic() - began < 20  # despite its other work
     new = await ask(host, "0")
     assert new != old
     assert not slow.done()
@@ -195,7 +197,7 @@ async def test_cancelling_a_call_reaches_the_plugin_which_goes_on(sandbox: Sandb
     await host.close()
 
 
-async def test_its_own_error_is_told_bounded(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_its_own_error_is_reported_within_a_limit(sandbox: Sandbox, tmp_path: Path) -> None:
     """OPENTALON-015, OPENTALON-053: a result has a content, and an error if there was one."""
     host = lab.host("error_look_alikes", tmp_path, sandbox)
     with pytest.raises(PluginReportedError) as told:
@@ -207,21 +209,21 @@ async def test_its_own_error_is_told_bounded(sandbox: Sandbox, tmp_path: Path) -
 # --- failing -------------------------------------------------------------------------------------
 
 
-async def test_one_that_crashes_again_and_again_rests_and_is_tried_again(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_a_plugin_that_crashes_repeatedly_is_paused_and_tried_again(sandbox: Sandbox, tmp_path: Path) -> None:
     """F26: three failures within a minute, then it is left alone for a while, with the reason."""
     pace = PluginHostSettings(restart_backoff_s=(0.05, 0.1), circuit_open_s=1.5)
-    host = lab.host("crashes_at_start", tmp_path, sandbox, lab.Given(pace=pace))
+    host = lab.host("crashes_at_start", tmp_path, sandbox, lab.PluginSetup(pace=pace))
     began = time.monotonic()
     for _ in range(3):
         with pytest.raises(
-            PluginNotStarted, match=r"ended with code 1 before it was ready\. Its last words: no such mod"
+            PluginNotStarted, match=r"ended with code 1 before it was ready\. The end of its output: no such mod"
         ):
             await ask(host, "x")
     assert time.monotonic() - began >= 0.15  # it was waited between them
     tried = lab.log_of(host).count("no such module")
     with pytest.raises(PluginCircuitOpen) as resting:
         await ask(host, "x")
-    assert "The plugin bad failed 3 times within 60 s and rests for another" in str(resting.value)
+    assert "The plugin bad failed 3 times within 60 s and is not started for another" in str(resting.value)
     assert "no such module" in str(resting.value)
     assert lab.log_of(host).count("no such module") == tried == 3  # not even tried
 
@@ -236,29 +238,29 @@ async def test_one_that_crashes_again_and_again_rests_and_is_tried_again(sandbox
     await host.close()
 
 
-async def test_one_that_ends_in_a_call_is_started_again_for_the_next(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_a_plugin_that_exits_in_a_call_is_started_again_for_the_next(sandbox: Sandbox, tmp_path: Path) -> None:
     host = lab.host("exits_in_a_call", tmp_path, sandbox)
     began = time.monotonic()
-    assert "ended with code 3 in the midst of the call" in (await lab.call(host)).content
+    assert "ended with code 3 during the call" in (await lab.call(host)).content
     assert time.monotonic() - began < 30  # and not at the deadline, a minute later
     assert (await lab.call(host, "quick")).content == "quick"
     await host.close()
 
 
-async def test_what_it_said_last_is_told_only_to_whose_call_alone_it_can_be_about(
+async def test_the_last_output_is_reported_only_to_the_single_call_it_can_belong_to(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     host = lab.host("exits_in_a_call", tmp_path, sandbox)
-    assert "Its last words: I am leaving \\x1b[31mnow" in (await lab.call(host)).content
+    assert "The end of its output: I am leaving \\x1b[31mnow" in (await lab.call(host)).content
     assert (await lab.call(host, "quick")).content == "quick"
-    told = (await lab.call(host)).content  # the same process has had a call of somebody else's
-    assert "ended with code 3 in the midst of the call" in told
-    assert "last words" not in told
+    told = (await lab.call(host)).content  # the same process has had a call of another session
+    assert "ended with code 3 during the call" in told
+    assert "end of its output" not in told
     await host.close()
 
 
-async def test_an_idle_one_is_stopped_and_comes_back(sandbox: Sandbox, tmp_path: Path) -> None:
-    host = lab.host("waits", tmp_path, sandbox, lab.Given(pace=PluginHostSettings(idle_timeout_s=0.3)))
+async def test_an_idle_process_is_stopped_and_started_again(sandbox: Sandbox, tmp_path: Path) -> None:
+    host = lab.host("waits", tmp_path, sandbox, lab.PluginSetup(pace=PluginHostSettings(idle_timeout_s=0.3)))
     first = await ask(host, "0.6")  # a call longer than that is not idleness
     await lab.until(lambda: not lab.alive(host))
     assert await ask(host, "0") != first
@@ -268,7 +270,7 @@ async def test_an_idle_one_is_stopped_and_comes_back(sandbox: Sandbox, tmp_path:
 # --- ending --------------------------------------------------------------------------------------
 
 
-async def test_closing_ends_a_call_and_a_start_and_says_so(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_closing_ends_a_call_and_a_start_with_the_reason(sandbox: Sandbox, tmp_path: Path) -> None:
     calling, starting = (lab.host(mode, tmp_path, sandbox) for mode in ("hangs_in_a_call", "hangs_at_start"))
     await lab.call(calling, "quick")
     waiting = [asyncio.create_task(ask(host, "x")) for host in (calling, starting)]
@@ -300,7 +302,7 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_outlives_a_core_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_plugin_survives_a_killed_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """U20: the whole tree of every plugin ends with its owner, however that ends, and its folder at the next start."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="lab-") as passing:
         core = subprocess.Popen(
@@ -311,7 +313,7 @@ async def test_nothing_outlives_a_core_that_is_killed(tmp_path: Path, monkeypatc
         )
         assert core.stdout is not None
         mark = await asyncio.to_thread(core.stdout.readline)
-        stray = lab.host("behaves", tmp_path, BubblewrapSandbox(), lab.Given(env={lab.MARK: mark.strip()}))
+        stray = lab.host("behaves", tmp_path, BubblewrapSandbox(), lab.PluginSetup(env={lab.MARK: mark.strip()}))
         assert mark.startswith("mark-")
         assert lab.alive(stray)
         core.send_signal(signal.SIGKILL)

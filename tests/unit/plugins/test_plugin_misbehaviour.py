@@ -95,24 +95,22 @@ CASES = (
     down("floods_while_it_starts", "PluginNotStarted: The plugin bad was not ready within 1.5 s", "F22", 1.5),
     fine("prints_protocol", "^from the socket$", "F27"),
     fine("forks_and_leaves", "do", "F24"),
-    bad("fork_bomb", "ended with code 137 in the midst of the call|did not answer within", "F24"),
-    bad(  # or it is refused more (a MemoryError, which has no words) before anybody looks
+    bad("fork_bomb", "ended with code 137 during the call|did not answer within", "F24"),
+    bad(  # or it is refused more (a MemoryError, which has no words) before the check
         "leaks_memory",
-        r"ended with code 137 .*Its last words: \[ended: it used more than 160 MB of memory\]"
+        r"ended with code 137 .*The end of its output: \[ended: it used more than 160 MB of memory\]"
         r"|UNKNOWN Exception calling application: \.$",
         "F23",
     ),
     Case(
         "spins",
-        r"PluginExited: The plugin bad ended with code \d+ in the midst of the call\.",
+        r"PluginExited: The plugin bad ended with code \d+ during the call\.",
         "F23",
         limits=msgspec.structs.replace(lab.LIMITS, cpu_s=1.0),
     ),
-    bad("exits_in_a_call", r"ended with code 3 in the midst of the call\.$"),
-    bad(
-        "leaves_a_child_on_the_socket", "PluginExited: The plugin bad ended with code 4 in the midst of the call", "F24"
-    ),
-    down("crashes_at_start", r"ended with code 1 before it was ready\. Its last words: no such module", "F26"),
+    bad("exits_in_a_call", r"ended with code 3 during the call\.$"),
+    bad("leaves_a_child_on_the_socket", "PluginExited: The plugin bad ended with code 4 during the call", "F24"),
+    down("crashes_at_start", r"ended with code 1 before it was ready\. The end of its output: no such module", "F26"),
     down("a_file_for_a_socket", "PluginNotStarted: The plugin bad put something else in the place of its socket"),
     fine("removes_its_socket", "^gone$"),
     fine("hammers_its_state", "do"),
@@ -133,7 +131,7 @@ class Scene:
 
     async def _begin(self, where: Path) -> None:
         self.sandbox = BubblewrapSandbox()
-        self.neighbour = lab.host("behaves", where, self.sandbox, lab.Given(name="neighbour"))
+        self.neighbour = lab.host("behaves", where, self.sandbox, lab.PluginSetup(name="neighbour"))
         await works(self.neighbour)
 
     async def _end(self) -> None:
@@ -158,14 +156,14 @@ async def works(host: PluginHost) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_it_is_contained_and_told_and_nobody_else_notices(case: Case, scene: Scene, tmp_path: Path) -> None:
+def test_it_is_contained_and_reported_and_others_are_not_affected(case: Case, scene: Scene, tmp_path: Path) -> None:
     """F21 F22 F23 F24 F25 F26 F27, by the table."""
     scene.run(contained(case, scene.sandbox, scene.neighbour, tmp_path))
 
 
 async def contained(case: Case, sandbox: Sandbox, neighbour: PluginHost, tmp_path: Path) -> None:
     files, folders = lab.open_files(), run_folders()
-    host = lab.host(case.mode, tmp_path, sandbox, lab.Given(limits=case.limits))
+    host = lab.host(case.mode, tmp_path, sandbox, lab.PluginSetup(limits=case.limits))
     if case.up:
         assert (await lab.call(host, "quick")).content == "quick"
     with lab.Peak() as peak:
@@ -174,7 +172,7 @@ async def contained(case: Case, sandbox: Sandbox, neighbour: PluginHost, tmp_pat
             await works(neighbour)
             await asyncio.wait({calling}, timeout=0.2)
         result = calling.result()
-    assert peak.grown_mb < 32  # whatever it sends is not held
+    assert peak.grown_mb < 32  # its output is not held
     assert result.is_error is case.is_error, result.content
     assert re.search(case.reads, result.content, re.DOTALL), result.content
     assert len(result.content) < 70_000
@@ -188,7 +186,7 @@ async def contained(case: Case, sandbox: Sandbox, neighbour: PluginHost, tmp_pat
 
 
 def assert_labelled(result: ToolResult) -> None:
-    """Whatever a plugin says is data from outside, between marks that it cannot know."""
+    """Every output of a plugin is untrusted data, between delimiters that it cannot know."""
     assert result.origin.startswith("untrusted")
     assert result.mark
     assert result.mark not in result.content
@@ -209,7 +207,7 @@ def log_size(host: PluginHost) -> int:
     return sum(path.stat().st_size for path in Path(host.plugin.data_folder).glob("log*"))
 
 
-def test_one_that_answers_with_another_calls_id_fools_neither(scene: Scene, tmp_path: Path) -> None:
+def test_an_answer_with_another_calls_id_affects_neither_call(scene: Scene, tmp_path: Path) -> None:
     """F25: an answer is never attributed to another call."""
 
     async def play() -> None:
@@ -243,7 +241,7 @@ def test_gigabytes_of_output_take_no_memory(scene: Scene, tmp_path: Path) -> Non
     scene.run(play())
 
 
-def test_what_looks_like_protocol_on_its_output_is_a_line_of_its_log(scene: Scene, tmp_path: Path) -> None:
+def test_protocol_text_on_its_output_is_a_line_of_its_log(scene: Scene, tmp_path: Path) -> None:
     """F27: the protocol has a socket of its own; output is only ever a log, with what it would do to a screen shown."""
 
     async def play() -> None:
@@ -258,14 +256,14 @@ def test_what_looks_like_protocol_on_its_output_is_a_line_of_its_log(scene: Scen
     scene.run(play())
 
 
-def test_a_link_in_place_of_its_socket_leads_us_nowhere(scene: Scene, tmp_path: Path) -> None:
-    """Neither at the start nor later do we talk to another's socket in its stead."""
+def test_a_link_in_place_of_its_socket_is_not_followed(scene: Scene, tmp_path: Path) -> None:
+    """Neither at the start nor later do we connect to another socket in its place."""
 
     async def play() -> None:
         other = tmp_path / "other"
         listener = await asyncio.start_unix_server(lambda reader, writer: came.append(writer), str(other))
         came: list[asyncio.StreamWriter] = []
-        given = lab.Given(env={"OTHER": str(other)})
+        given = lab.PluginSetup(env={"OTHER": str(other)})
         host = lab.host("a_link_for_a_socket", tmp_path, scene.sandbox, given)
         assert "put something else in the place of its socket" in (await lab.call(host)).content
         await host.close()

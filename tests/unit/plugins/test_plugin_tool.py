@@ -26,7 +26,7 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}, "to": {}}, 
 
 
 def host(where: Path, action: PluginAction | None = None, **changed: Any) -> PluginHost:
-    made = lab.plugin("behaves", where, lab.Given(name="weather", context=changed.pop("context", ())))
+    made = lab.plugin("behaves", where, lab.PluginSetup(name="weather", context=changed.pop("context", ())))
     if action is not None:
         made = msgspec.structs.replace(made, manifest=msgspec.structs.replace(made.manifest, actions=(action,)))
     return PluginHost(msgspec.structs.replace(made, **changed), BubblewrapSandbox(), InMemoryPluginState())
@@ -63,7 +63,7 @@ async def test_a_call_may_take_thirty_seconds_or_what_was_said(tmp_path: Path) -
     assert tool(tmp_path, timeout_s=5.0)._call_timeout_s == 5.0
     timeout_s = tool(tmp_path, timeout_s=5.0).timeout_s
     assert timeout_s is not None
-    assert 5 < timeout_s < 10  # whoever waits for the host is a little more patient
+    assert 5 < timeout_s < 10  # the caller of the host has a slightly longer timeout
 
 
 async def test_a_call_is_checked_before_anything_is_sent(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_without_network_it_is_no_sink_unless_it_says_so(tmp_path: Path) -
     assert named.destinations == ("a@example.com", "b@example.com")
 
 
-async def test_what_may_change_the_owners_files_is_a_sink_unless_it_only_reads(tmp_path: Path) -> None:
+async def test_an_action_that_may_change_the_owners_files_is_a_sink_unless_it_only_reads(tmp_path: Path) -> None:
     needs = ProcessPermissions(write=("/srv/notes",))
     writes = PluginAction(name="put", description="d", parameters=CITY, effect="idempotent")
     (made,) = build_plugin_tools(host(tmp_path, writes, permissions=needs))
@@ -102,7 +102,7 @@ async def test_what_may_change_the_owners_files_is_a_sink_unless_it_only_reads(t
     assert not tool(tmp_path, permissions=needs).reach({"city": "Bern"}, context()).sink
 
 
-async def test_with_network_every_call_goes_to_the_plugin_and_to_whatever_it_names(tmp_path: Path) -> None:
+async def test_with_network_every_call_goes_to_the_plugin_and_to_any_destination_it_names(tmp_path: Path) -> None:
     needs = ProcessPermissions(network=("api.example.com",))
     made = tool(tmp_path, permissions=needs)
     assert made.capabilities == ("plugin.weather", "net")
@@ -135,7 +135,7 @@ SAID = (
 )
 
 
-async def test_it_is_told_what_its_manifest_asks_for_and_nothing_more(tmp_path: Path) -> None:
+async def test_it_gets_the_context_that_its_manifest_requests_and_nothing_more(tmp_path: Path) -> None:
     """OPENTALON-005: the context it was granted and its task."""
     assert build_call_context(host(tmp_path), context(*SAID)) == {}
     wanted = ("session", "workspace", "person", "prompt", "conversation")
@@ -155,7 +155,7 @@ async def test_it_is_told_what_its_manifest_asks_for_and_nothing_more(tmp_path: 
 @pytest.mark.skipif(lab.NO_WALLS is not None, reason=lab.NO_WALLS or "")
 async def test_the_plugin_sees_its_task_and_that_context(tmp_path: Path) -> None:
     sandbox = BubblewrapSandbox()
-    made = lab.host("behaves", tmp_path, sandbox, lab.Given(context=("session", "workspace")))
+    made = lab.host("behaves", tmp_path, sandbox, lab.PluginSetup(context=("session", "workspace")))
     result = await lab.call(made, "hello", session="cli:me")
     action, text, given = result.content.split(" ", 2)
     assert (action, text, json.loads(given)) == ("do", "hello", {"session": "cli:me", "workspace": "lab"})

@@ -11,8 +11,15 @@ import pytest
 from support.paths import KEYS
 
 from mainstay.core.errors import Unreachable
+from mainstay.core.http_response_parser import (
+    CHUNK_LINE_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    HEADERS_MAX,
+    RESPONSES_MAX,
+    ConnectionBroken,
+)
 from mainstay.core.limits import Limits
-from mainstay.providers.wire.http1 import HEAD_BYTES_MAX, ConnectionBroken, HttpConnection
+from mainstay.providers.wire.http1 import HttpConnection
 from mainstay.providers.wire.http_client import HttpClient
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -33,6 +40,22 @@ BODIES = {
     "until it ends": (b"HTTP/1.1 200 OK\r\n\r\nhello", b"hello", False),
     "an old server": (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello", False),
     "a server that closes": (b"HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 2\r\n\r\nhi", b"hi", False),
+    "line feeds": (
+        b"HTTP/1.1 200 OK\nX: y\nTransfer-Encoding: chunked\n\n5\r\na\r\n\r\n\r\n0\r\n\r\n",
+        b"a\r\n\r\n",
+        True,
+    ),
+    "a length said twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi", b"hi", True),
+    "a server that closes among other words": (
+        b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi",
+        b"hi",
+        False,
+    ),
+    "chunks and a length": (
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"hello",
+        False,
+    ),
     "signs of life first": (
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
@@ -95,6 +118,13 @@ async def test_a_response_is_read_the_same_however_it_is_cut(name: str) -> None:
     assert await reading == body
 
 
+async def test_a_head_with_line_feeds_ends_where_it_ends_whatever_the_body_has() -> None:
+    for body in (b"\r\n\r\n", b"x" * HEAD_BYTES_MAX + b"\r\n\r\n", b"a: b\r\n\r\n", b"\n\n"):
+        made = connection()
+        made.data_received(b"HTTP/1.1 200 OK\nX: y\nContent-Length: %d\n\n" % len(body) + body)
+        assert await whole(made) == body
+
+
 @pytest.mark.parametrize("name", ["chunked", "a known length"])
 async def test_f12_a_response_that_is_cut_is_never_whole(name: str) -> None:
     raw, _, _ = BODIES[name]
@@ -112,27 +142,80 @@ async def test_f12_a_response_that_is_cut_is_never_whole(name: str) -> None:
         await whole(made)
 
 
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKS = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+END = b"Content-Length: 2\r\n\r\nhi"
+REFUSED = {
+    "another protocol": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "http/2": b"HTTP/2 200 OK\r\n\r\n",
+    "a version of letters": b"HTTP/1.x 200 OK\r\n" + END,
+    "a status of letters": b"HTTP/1.1 abc\r\n\r\n",
+    "a long status": b"HTTP/1.1 2000 OK\r\n" + END,
+    "a status of 600": b"HTTP/1.1 600 OK\r\n" + END,
+    "headers without end": OK + b"X: y\r\n" * HEAD_BYTES_MAX,
+    "many headers": OK + b"X: y\r\n" * HEADERS_MAX + END,
+    "a long head": OK + b"X: " + b"y" * HEAD_BYTES_MAX + b"\r\n" + END,
+    "a space before the colon": OK + b"Content-Length : 2\r\n\r\nhi",
+    "no colon": OK + b"hello\r\n" + END,
+    "a folded header": OK + b"A: b\r\n c: d\r\n" + END,
+    "a nameless header": OK + b": b\r\n" + END,
+    "a NUL in a header": OK + b"A: \x00\r\n" + END,
+    "a carriage return in a header": OK + b"A: b\rContent-Length: 9\r\n" + END,
+    "a line feed in a header": OK + b"A: b\nC: d\r\n" + END,
+    "two lengths": OK + b"Content-Length: 5\r\n" + END,
+    "a length with a sign": OK + b"Content-Length: +2\r\n\r\nhi",
+    "a length in words": OK + b"Content-Length: two\r\n\r\nhi",
+    "an empty length": OK + b"Content-Length:\r\n\r\nhi",
+    "an unknown transfer coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "a coding that is not chunked": OK + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "chunked twice": OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "signs of life only": b"HTTP/1.1 100 Continue\r\n\r\n" * RESPONSES_MAX + OK + END,
+    "a negative size": CHUNKS + b"-5\r\nhello\r\n",
+    "a size with 0x": CHUNKS + b"0x5\r\nhello\r\n",
+    "a size with an underscore": CHUNKS + b"1_0\r\nhello\r\n",
+    "no size": CHUNKS + b"\r\nhello\r\n",
+    "a huge size": CHUNKS + b"ffffffffff\r\nhello\r\n",
+    "a chunk too long": CHUNKS + b"5\r\nhelloXX\r\n0\r\n\r\n",
+    "a line feed after a size": CHUNKS + b"5\n\r\nhello\r\n0\r\n\r\n",
+    "a line feed in an extension": CHUNKS + b"5;a\nb\r\nhello\r\n0\r\n\r\n",
+    "chunks with line feeds": CHUNKS + b"5\nhello\n0\n\n",
+    "a size without end": CHUNKS + b"0" * (HEAD_BYTES_MAX + 9),
+    "a long extension": CHUNKS + b"5;" + b"x" * CHUNK_LINE_BYTES_MAX + b"\r\nhello\r\n0\r\n\r\n",
+    "a long trailer": CHUNKS + b"0\r\nX: " + b"y" * CHUNK_LINE_BYTES_MAX + b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED.keys())
+async def test_a_response_that_is_not_http_is_refused(raw: bytes) -> None:
+    for cut in (0, *range(1, min(len(raw), 200)), len(raw) - 1):
+        made = connection()
+        reading = asyncio.ensure_future(whole(made))
+        for piece in (raw[:cut], raw[cut:]):
+            made.data_received(piece)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        made.connection_lost(None)
+        with pytest.raises(ConnectionBroken):
+            await reading
+
+
 @pytest.mark.parametrize(
-    "raw",
-    [
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"HTTP/2 200 OK\r\n\r\n",
-        b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * HEAD_BYTES_MAX,
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\nhello\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\r\nhello\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\nhello\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * (HEAD_BYTES_MAX + 9),
-    ],
+    ("start", "frame"),
+    [(b"", b"1;" + b"x" * 4000 + b"\r\na\r\n"), (b"0\r\n", b"X: y\r\n" * 1000)],
+    ids=["extensions", "trailers"],
 )
-async def test_what_is_not_http_is_refused(raw: bytes) -> None:
+async def test_frames_without_end_are_refused(start: bytes, frame: bytes) -> None:
     made = connection()
-    made.data_received(raw)
-    with pytest.raises(ConnectionBroken):
-        await whole(made)
+    made.data_received(CHUNKS)
+    await made.read_head()
+    made.feed_body(start)
+
+    def feed_frames() -> None:
+        for _ in range(2 * made.framing_bytes_max // len(frame)):
+            made.feed_body(frame)
+
+    with pytest.raises(ConnectionBroken, match="more frames than content"):
+        feed_frames()
 
 
 # --- connections ---------------------------------------------------------------------------------
@@ -175,7 +258,7 @@ async def ask(client: HttpClient, url: str) -> None:
     reply.close()
 
 
-async def test_a_connection_is_used_again_and_a_dead_one_is_replaced_without_a_word() -> None:
+async def test_a_connection_is_used_again_and_a_dead_one_is_replaced_silently() -> None:
     seen: list[bytes] = []
     made = 0
 
@@ -194,6 +277,25 @@ async def test_a_connection_is_used_again_and_a_dead_one_is_replaced_without_a_w
     assert made == 3
     assert seen[0].startswith(b"POST /v1/x?y=z HTTP/1.1\r\nHost: 127.0.0.1:")
     assert seen[0].endswith(b"X-Test: yes\r\nContent-Length: 2\r\n\r\n{}")
+
+
+@pytest.mark.parametrize("answer", [CHUNKED + b"0\r\n\r\n", OK + b"Content-Length: 2\r\n\r\nhi"])
+@pytest.mark.parametrize("more", [b"", b"HTTP/1.1 200 OK\r\nContent-Le"], ids=["the answer", "and more"])
+async def test_a_connection_with_more_than_its_answer_is_not_used_again(answer: bytes, more: bytes) -> None:
+    seen: list[bytes] = []
+    made = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal made
+        made += 1
+        await answering(seen, answer + more)(reader, writer)
+
+    async with serving(handle) as port:
+        client = HttpClient("it", Limits())
+        for _ in range(3):
+            await ask(client, f"http://127.0.0.1:{port}/")
+        await client.close()
+    assert made == (3 if more else 1)
 
 
 async def test_an_answer_that_is_left_early_closes_its_connection() -> None:

@@ -1,4 +1,5 @@
-"""Whatever a tool wants, what a model says under its grammar is a call of that tool. The model is real, and babbles."""
+"""Under the grammar of a tool every output of a model is a call of that tool. The model is real, with random
+weights."""
 
 from __future__ import annotations
 
@@ -138,7 +139,7 @@ def test_words_and_calls_are_all_that_is_allowed(place: RunningModelServer) -> N
     assert {babble(place, build_grammar((), "say"), seed)[0].split(" ")[0] for seed in range(3)} == {"say"}
 
 
-def test_a_crowd_of_large_tools_is_still_a_grammar(place: RunningModelServer) -> None:
+def test_many_large_tools_still_make_a_grammar(place: RunningModelServer) -> None:
     tools = tuple(tool(LEFT_OPEN["wide and deep"], f"tool_{number}") for number in range(60))
     grammar = build_grammar(tools, "say")
     assert grammar.count("::=") < RULES_MAX + 20
@@ -146,7 +147,7 @@ def test_a_crowd_of_large_tools_is_still_a_grammar(place: RunningModelServer) ->
     assert said.split(" ")[0] in {one.name for one in tools}
 
 
-def test_a_grammar_that_is_refused_gives_way_to_a_looser_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_grammar_is_replaced_by_a_looser_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[bool] = []
 
     def badly(tools: Any, word: str, loose: bool = False) -> str:

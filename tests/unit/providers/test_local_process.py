@@ -98,7 +98,7 @@ async def test_it_starts_with_the_first_question_streams_and_goes_when_it_is_clo
     weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # nobody is there: a way round through it would fail
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # no server is there: a connection through it would fail
     monkeypatch.delenv("no_proxy", raising=False)
     notices: list[str] = []
     async with provided(weights) as provider:
@@ -123,7 +123,7 @@ async def test_it_starts_with_the_first_question_streams_and_goes_when_it_is_clo
     await until(lambda: is_gone(pid), "it stays when nobody has it any more")
 
 
-async def test_two_who_ask_for_the_same_weights_share_a_process_and_take_turns(weights: Path) -> None:
+async def test_two_callers_of_the_same_weights_share_a_process_and_take_turns(weights: Path) -> None:
     notices: list[str] = []
     async with provided(weights) as one, provided(weights) as other:
         options = Options(output_tokens_max=200, on_wait=lambda text, s: notices.append(text))
@@ -136,7 +136,7 @@ async def test_two_who_ask_for_the_same_weights_share_a_process_and_take_turns(w
         assert not is_gone(pid), "the other one still has it"
 
 
-async def test_whoever_goes_away_stops_the_writing(weights: Path) -> None:
+async def test_a_client_that_disconnects_stops_the_generation(weights: Path) -> None:
     async with provided(weights, window=32768) as provider:
         context = asked("tell me a long story")
         async with aclosing(provider.stream(context, Options())) as stream:
@@ -156,16 +156,23 @@ async def test_whoever_goes_away_stops_the_writing(weights: Path) -> None:
 
 async def test_a_process_that_is_killed_says_so_and_the_next_question_starts_another(weights: Path) -> None:
     async with provided(weights, window=32768) as provider:
-        async with aclosing(provider.stream(asked("tell me a long story"), Options())) as stream:
-            await anext(stream)
-            os.kill(pid_of(provider), signal.SIGKILL)
-            with pytest.raises(StreamBroken, match="process of tiny ended in the middle of its answer: it was killed"):
-                [piece async for piece in stream]
+        broken = ""
+        while not broken:  # until it is killed before its answer is complete: on a busy machine it may be faster
+            async with aclosing(provider.stream(asked("tell me a long story"), Options())) as stream:
+                await anext(stream)
+                pid = pid_of(provider)
+                os.kill(pid, signal.SIGKILL)
+                try:
+                    [piece async for piece in stream]
+                except StreamBroken as error:
+                    broken = str(error)
+            await until(lambda path=Path(f"/proc/{pid}"): not path.exists(), "it is not reaped")  # type: ignore[misc]
+        assert "process of tiny ended in the middle of its answer: it was killed" in broken
         pieces = await answer(provider, asked("hello"))
         assert isinstance(pieces[-1], StreamFinished)
 
 
-async def test_it_goes_when_nothing_was_asked_for_a_while_and_comes_back(weights: Path) -> None:
+async def test_an_idle_process_ends_and_is_started_again(weights: Path) -> None:
     async with provided(weights, idle_s=0.2) as provider:
         await answer(provider, asked("hello"))
         pid = pid_of(provider)
@@ -187,7 +194,7 @@ asyncio.run(main())
 """
 
 
-async def test_it_goes_with_whoever_started_it_even_if_that_was_killed(weights: Path) -> None:
+async def test_it_ends_with_its_parent_process_even_if_that_was_killed(weights: Path) -> None:
     script = KILLED.format(weights=str(weights))
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((PYTHONPATH, str(Path(__file__).parent)))}
     run = subprocess.run(
@@ -197,7 +204,7 @@ async def test_it_goes_with_whoever_started_it_even_if_that_was_killed(weights: 
     await until(lambda: is_gone(int(run.stdout)), "it outlives whoever started it")
 
 
-async def test_the_beginning_is_kept_on_disk_and_the_next_process_need_not_read_it(tmp_path: Path) -> None:
+async def test_the_prompt_cache_is_stored_on_disk_and_the_next_process_need_not_compute_it(tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "tiny.gguf")
     states = tmp_path / "states"
     for text in ("hello", "something else", "a disk that was full"):
@@ -264,7 +271,7 @@ def test_one_names_it_like_any_other_model(weights: Path, tmp_path: Path) -> Non
         registry.build_provider("local//nowhere/my.gguf", environ=env)
 
 
-async def test_one_that_is_closed_while_it_loads_leaves_no_process_behind(weights: Path) -> None:
+async def test_a_server_closed_while_it_loads_leaves_no_process_behind(weights: Path) -> None:
     async with provided(weights) as provider:
 
         async def listen() -> list[Piece]:
@@ -281,7 +288,7 @@ async def test_one_that_is_closed_while_it_loads_leaves_no_process_behind(weight
     assert processes._processes == {}
 
 
-async def test_it_is_heard_where_more_than_a_thousand_files_are_open(weights: Path) -> None:
+async def test_it_works_with_more_than_a_thousand_open_files(weights: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 1300:
         pytest.skip(f"no more than {hard} files may be open here")
@@ -296,7 +303,7 @@ async def test_it_is_heard_where_more_than_a_thousand_files_are_open(weights: Pa
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_it_is_loaded_while_somebody_still_types_and_given_back_when_they_leave(
+async def test_it_is_loaded_while_the_user_types_and_released_when_they_leave(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAINSTAY_MODELS", str(tmp_path))

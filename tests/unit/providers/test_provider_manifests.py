@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from msgspec import Meta
 
 from mainstay import providers
 from mainstay.agent.model_discovery import explain_missing_model, find_model, list_local_servers
-from mainstay.agent.model_health import ModelCheckOptions, check_models
+from mainstay.agent.model_health import ModelCheckOptions, check_models, check_provider_files
 from mainstay.agent.model_providers import ModelProviders
 from mainstay.agent.trust_setup import list_known_secrets
 from mainstay.cli.chat.formatters import format_price
@@ -32,6 +33,7 @@ from mainstay.core.provider_manifest import (
     ProviderCheckContext,
     ProviderComponent,
     ProviderFactoryContext,
+    ProviderFilesContext,
     ProviderSettings,
 )
 from mainstay.core.settings import Secret
@@ -70,6 +72,10 @@ def check_oracle(model: str, settings: OracleSettings, context: ProviderCheckCon
     yield CheckFinding("Model", "warn", f"{settings.priestess} breathes fumes; deep: {context.is_deep}")
 
 
+def check_oracle_files(context: ProviderFilesContext) -> Iterator[CheckFinding]:
+    yield CheckFinding("Local model", "ok", "the tripod was wiped" if context.fix else "the tripod is dusty")
+
+
 ORACLE = ProviderComponent(
     name="oracle",
     title="The Oracle",
@@ -83,6 +89,7 @@ ORACLE = ProviderComponent(
     is_local=True,
     model_info="fake_oracle:find_oracle_model",
     check="fake_oracle:check_oracle",
+    files_check="fake_oracle:check_oracle_files",
 )
 
 
@@ -90,7 +97,7 @@ ORACLE = ProviderComponent(
 def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more built-in provider: a folder, and a line in the index."""
     module = ModuleType("fake_oracle")
-    parts = {"build_oracle": build_oracle, "check_oracle": check_oracle}
+    parts = {"build_oracle": build_oracle, "check_oracle": check_oracle, "check_oracle_files": check_oracle_files}
     module.__dict__.update(parts, RIDDLES=ORACLE, find_oracle_model=lambda name: ModelInfo(name=name, window=777))
     monkeypatch.setitem(sys.modules, "fake_oracle", module)
     monkeypatch.setitem(providers.COMPONENTS, "oracle", "fake_oracle:RIDDLES")
@@ -109,6 +116,59 @@ def configure(home: Path, text: str) -> Config:
     (home / "mainstay.yaml").write_text(text)
     (home / "mainstay.yaml").chmod(0o600)
     return load_config(home, env={}).config
+
+
+@pytest.mark.usefixtures("oracle")
+def test_doctor_checks_the_files_of_every_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSTAY_MODELS", str(tmp_path / "weights"))
+    (tmp_path / "weights" / ".wheels-killed").mkdir(parents=True, mode=0o700)
+    messages = [finding.message for finding in check_provider_files(fix=False)]
+    assert [message[:16] for message in messages] == ["1 folder of a ki", "the tripod is du"]
+    assert [finding.message for finding in check_provider_files(fix=True)][-1] == "the tripod was wiped"
+
+
+# --- secrets and set-up --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_provider_names_its_secret_and_the_steps_that_set_it_up(name: str) -> None:
+    provider = registry.find_provider(name)
+    assert provider is not None
+    assert provider.setup_steps(name, {})
+    assert provider.secrets == ((("api_key",),) if provider.key_variable else ())
+    if provider.key_variables:
+        assert provider.secret_variable(name, "api_key") == provider.key_variables[0]
+        assert provider.describe_secret("api_key") == f"the API key of {provider.title}"
+
+
+def test_one_field_of_a_manifest_says_where_the_key_is() -> None:
+    provider = ProviderComponent(
+        name="seer",
+        title="The Seer",
+        summary="Visions.",
+        factory="x:y",
+        secrets=(("api_key",),),
+        secret_variables={"api_key": "{NAME}_EYE"},
+        secret_hints={"api_key": "its third eye"},
+    )
+    assert (provider.key_variables, provider.key_variable) == (("SEER_EYE",), "SEER_EYE")
+    assert provider.describe_secret("api_key") == "its third eye"
+    assert ORACLE.secrets == (("api_key",),)
+    assert ORACLE.secret_variable("oracle", "api_key") == "ORACLE_KEY"
+
+
+def test_the_steps_are_shown_by_init_and_in_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    step = "create an API key at https://console.groq.com/keys"
+    arguments = ["init", "--home", str(tmp_path / "home"), "--model", "groq/m", "--yes"]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == [step]
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-12345")
+    assert main([*arguments, "--json", "--force"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == []
+    assert f"| `GROQ_API_KEY` | {step} |" in render_page()
 
 
 # --- every place that lists providers derives from the index -------------------------------------
@@ -151,6 +211,8 @@ async def test_it_is_built_with_its_settings_the_address_and_the_key(home: Path)
     assert provider.model().window == 777
     with pytest.raises(ConfigError, match="oracle needs an API key: set ORACLE_KEY"):
         registry.build_provider("oracle/delphi", environ={})
+    with pytest.raises(ConfigError, match=r"there is no provider 'scripted': .*`mainstay eval CASES --script FILE"):
+        registry.build_provider("scripted/answers.yaml", environ={})
     with pytest.raises(ConfigError, match="there is no provider 'oracel'; did you mean 'oracle'"):
         registry.build_provider("oracel/delphi", environ={})
 
@@ -252,15 +314,16 @@ print(sorted(name for name in sys.modules if name.startswith("mainstay.providers
             "from mainstay.core.components import Component\n"
             "from mainstay.core.provider_manifest import ProviderSettings\n"
             "COMPONENT = Component(kind='provider', name='duck', summary='', settings=ProviderSettings, factory='x:y')",
-            "the provider 'duck' of duck-provider is no ProviderComponent",
+            "the provider 'duck' of duck-provider has no valid manifest: it must be a "
+            "mainstay.core.provider_manifest.ProviderComponent, but is of the type Component",
         ),
         (
             "from mainstay.core.provider_manifest import ProviderComponent\n"
-            "COMPONENT = ProviderComponent(name='duck', title='Duck', summary='x', factory='no_such_library:y')",
-            "the provider 'duck' needs a library that is not installed",
+            "COMPONENT = ProviderComponent(name='duck', title='Duck', summary='x', factory='no_such_module:y')",
+            "the provider 'duck' of duck-provider names the function 'no_such_module:y', but there is no module",
         ),
     ],
-    ids=["raises", "another class", "no library"],
+    ids=["raises", "another class", "no module"],
 )
 def test_a_provider_that_cannot_be_used_is_a_sentence_and_breaks_no_other(
     source: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

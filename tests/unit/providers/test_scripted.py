@@ -1,4 +1,4 @@
-"""The double that plays a script."""
+"""The scripted provider."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from mainstay.providers.scripted import Call, Pieces, Raise, Say, ScriptedProvid
 HELLO = Context("be brief", [Message(1, "user", (Text("hello"),))])
 
 
-async def heard(provider: ScriptedProvider, context: Context = HELLO) -> list[Piece]:
+async def read_stream(provider: ScriptedProvider, context: Context = HELLO) -> list[Piece]:
     return [piece async for piece in provider.stream(context, Options(turn=1, step=2))]
 
 
-async def test_it_says_what_it_is_told() -> None:
+async def test_it_plays_its_script() -> None:
     usage = Usage(3, 4)
     both = [Call("a", {"n": 1}), Call("b", "{")]
     provider = ScriptedProvider(["hi", Say("yes", thinking="hm", usage=usage), Call("now"), both])
-    assert (await heard(provider))[0] == TextPiece("hi")
-    assert await heard(provider) == [ThinkingPiece("hm"), TextPiece("yes"), StreamFinished(FinishReason.END, usage)]
-    assert (await heard(provider))[0] == ToolCallPiece(0, "now", "{}")
-    *calls, finished = await heard(provider)
+    assert (await read_stream(provider))[0] == TextPiece("hi")
+    assert await read_stream(provider) == [
+        ThinkingPiece("hm"),
+        TextPiece("yes"),
+        StreamFinished(FinishReason.END, usage),
+    ]
+    assert (await read_stream(provider))[0] == ToolCallPiece(0, "now", "{}")
+    *calls, finished = await read_stream(provider)
     assert calls == [ToolCallPiece(0, "a", '{"n":1}'), ToolCallPiece(1, "b", "{")]
     assert isinstance(finished, StreamFinished)
     assert finished.reason is FinishReason.TOOL_CALLS
@@ -45,26 +49,26 @@ async def test_it_remembers_what_it_was_asked() -> None:
         Message(2, "assistant", (Text("so"), ToolCall("c", "add", '{"a":1}'))),
         Message(3, "tool", (ToolResult("c", "add", "1"),)),
     ]
-    await heard(provider, Context("sys", history, (add,)))
+    await read_stream(provider, Context("sys", history, (add,)))
     asked = provider.asked[0]
     assert asked.messages == [("user", "hello"), ("assistant", 'so\nadd({"a":1})'), ("tool", "1")]
     assert (asked.system, asked.tools, asked.turn, asked.step) == ("sys", ["add"], 1, 2)
 
 
-async def test_it_fails_when_it_is_told_to_and_in_the_middle_too() -> None:
+async def test_it_fails_as_scripted_and_in_the_middle_too() -> None:
     provider = ScriptedProvider([Raise(Overloaded("busy")), Pieces([TextPiece("x"), Raise(Overloaded("busy"))])])
     with pytest.raises(Overloaded):
-        await heard(provider)
+        await read_stream(provider)
     stream = provider.stream(HELLO, Options())
     assert await anext(stream) == TextPiece("x")
     with pytest.raises(Overloaded):
         await anext(stream)
 
 
-async def test_a_stall_holds_until_it_is_let_go() -> None:
+async def test_a_stall_holds_until_it_is_released() -> None:
     stall = Stall(then="at last")
     provider = ScriptedProvider([Pieces([TextPiece("wait "), stall])])
-    task = asyncio.create_task(heard(provider))
+    task = asyncio.create_task(read_stream(provider))
     await stall.reached.wait()
     assert not task.done()
     stall.release()
@@ -81,12 +85,12 @@ async def test_a_stream_that_is_left_early_is_counted() -> None:
 
 async def test_a_script_may_be_a_function() -> None:
     provider = ScriptedProvider(lambda context, options: context.messages[-1].text + "!")
-    assert (await heard(provider))[0] == TextPiece("hello!")
+    assert (await read_stream(provider))[0] == TextPiece("hello!")
 
 
 async def test_a_script_that_has_ended_says_so() -> None:
     with pytest.raises(ScriptEnded, match="the script has 0 answers"):
-        await heard(ScriptedProvider([]))
+        await read_stream(ScriptedProvider([]))
 
 
 async def test_a_delay_is_slept_on_the_given_clock() -> None:
@@ -103,5 +107,5 @@ async def test_a_delay_is_slept_on_the_given_clock() -> None:
             self.slept += seconds
 
     clock = Clock()
-    await heard(ScriptedProvider(["x"], clock=clock, delay_s=3600))
+    await read_stream(ScriptedProvider(["x"], clock=clock, delay_s=3600))
     assert clock.slept == 3600

@@ -1,4 +1,4 @@
-"""Events cut from bytes: the same whatever the cuts, and never more than is allowed."""
+"""Server-sent events from bytes: the same at any cut, and never more than is allowed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_cuts_never_change_what_is_read(made: list[bytes], end: bytes, cuts: lis
     assert cut(*parts) == cut(stream.replace(end, b"\n"))
 
 
-def test_what_is_no_event_is_kept_a_little() -> None:
+def test_bytes_outside_events_are_kept_up_to_a_limit() -> None:
     cutter = SseDecoder()
     cutter.feed(b'{\n  "error": {"message": "no"}\n}')
     cutter.flush()

@@ -103,7 +103,7 @@ print([name for name in sys.modules if name.startswith("mainstay.sandbox.") and 
 
 
 @pytest.mark.usefixtures("pit")
-def test_what_the_index_lists_is_configured_checked_used_and_documented(
+def test_listed_sandboxes_are_configured_checked_used_and_documented(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (
@@ -130,7 +130,7 @@ def test_what_the_index_lists_is_configured_checked_used_and_documented(
 
 
 @pytest.mark.usefixtures("pit")
-async def test_one_that_does_not_work_here_is_refused_with_its_reason() -> None:
+async def test_an_unusable_sandbox_is_refused_when_selected() -> None:
     BROKEN.append("it is full of water")
     with pytest.raises(SandboxUnusable, match="it is full of water"):
         create_sandbox("pit")

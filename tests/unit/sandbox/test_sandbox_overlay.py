@@ -1,4 +1,4 @@
-"""Moving what a guarded command wrote to where it belongs, with layers made by hand."""
+"""Moving the files of a guarded command to their place, with layers made by hand."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_pipes_are_left_out_and_borrowed_rights_taken_off(layers: tuple[Path, Pa
     assert (lower / "closed/file").read_text() == "x"
 
 
-def test_protected_names_are_kept_whatever_their_case(layers: tuple[Path, Path]) -> None:
+def test_protected_names_are_kept_in_any_case(layers: tuple[Path, Path]) -> None:
     """F53"""
     upper, lower = layers
     (upper / "Policy.YAML").write_text("x")
@@ -93,7 +93,7 @@ def test_protected_names_are_kept_whatever_their_case(layers: tuple[Path, Path])
     assert list(lower.iterdir()) == []
 
 
-def test_names_are_told_up_to_a_bound_and_counted_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_listed_up_to_a_limit_and_counted_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlay, "NAMED_PATHS_MAX", 3)
     named = BoundedPathList()
     for number in range(10):
@@ -117,7 +117,7 @@ def test_leftovers_of_a_crash_are_swept_and_work_in_progress_is_not(tmp_path: Pa
     assert os.listdir(tmp_path) == ["root"]
 
 
-def test_layers_lie_beside_the_scratch_folder_and_never_in_the_workspace(tmp_path: Path) -> None:
+def test_layers_are_beside_the_scratch_folder_and_never_in_the_workspace(tmp_path: Path) -> None:
     real = os.path.realpath(tmp_path)
     inside = SessionFolders(cwd=f"{real}/w", writable=(f"{real}/w",), scratch=f"{real}/s")
     assert overlay_parents(inside)[0] == real
@@ -125,7 +125,7 @@ def test_layers_lie_beside_the_scratch_folder_and_never_in_the_workspace(tmp_pat
     assert not any(place.startswith(real) for place in overlay_parents(around))
 
 
-def test_a_disk_that_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_failing_disk_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     guarded = CommandOverlay([str(tmp_path / "root")], [], str(tmp_path))
     (tmp_path / "root").rmdir()
@@ -169,7 +169,7 @@ async def test_a_workspace_of_two_folders_is_guarded_in_both(tmp_path: Path) -> 
 
 
 @GUARDING
-async def test_what_the_session_made_itself_may_go_and_a_folder_with_anything_else_may_not(
+async def test_files_of_the_session_may_be_removed_and_a_folder_with_other_files_may_not(
     tmp_path: Path,
 ) -> None:
     grounds = create_folders(tmp_path)

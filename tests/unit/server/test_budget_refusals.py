@@ -1,4 +1,4 @@
-"""A turn that a budget refused before any model was asked, as it is told over every wire."""
+"""A turn that a budget refused before any model call, over every interface."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.http_world import world
 from support.openai_rig import HOLDS_S, said, served
 
 from mainstay import Config
-from mainstay.config.schema_observability import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings, PeriodBudgets
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import StreamFinished, TextPiece
@@ -47,7 +47,7 @@ async def test_sigil014_the_native_api_says_429_with_the_budget_and_when_it_free
 
 
 @pytest.mark.parametrize("budgets", [SESSION, SMALL], ids=["session", "never fits"])
-async def test_one_that_does_not_free_by_itself_names_no_time(budgets: BudgetSettings) -> None:
+async def test_a_budget_without_a_period_names_no_retry_time(budgets: BudgetSettings) -> None:
     async with world(["never"], config=Config(budgets=budgets)) as here:
         answer = await here.say("s", "hello")
     assert answer.status == 429
@@ -87,7 +87,7 @@ async def test_the_usual_api_says_insufficient_quota_and_not_to_try_at_once(
 async def test_a_stream_that_has_begun_ends_with_the_refusal(
     path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A turn that waits longer than anybody can be left without an answer is refused within the stream."""
+    """A turn that waits longer than the keepalive is refused within the stream."""
     monkeypatch.setattr(http_response, "HOLD_BACK_S", 0.0)
     async with served([MUCH, "never"], config={"budgets": DAY}) as here:
         assert (await here.post(path, body))[0] == 200
@@ -132,7 +132,7 @@ async def test_a_turn_that_was_answered_in_part_is_no_refusal() -> None:
         assert (await here.say("s", "more")).status == 429
 
 
-def test_what_counts_as_refused() -> None:
+def test_outcomes_that_count_as_refused() -> None:
     spent = Exhausted("the turn's budget is used up", "turn.money")
     assert find_quota_problem(spent, Usage()) is not None
     assert find_quota_problem(spent, Usage(1)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, get_args
 
 import msgspec
@@ -10,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.grpc_world import compiled
 
-from mainstay.core.protobuf import ProtobufMessageInvalid, decode, encode, is_message, message_fields, protobuf_name
-from mainstay.server.grpc.messages import (
+from mainstay.core.protobuf import (
+    MESSAGES_MAX,
+    ProtobufMessageInvalid,
+    decode,
+    encode,
+    is_message,
+    message_fields,
+    protobuf_name,
+)
+from mainstay.server.grpc.message_types import (
     MESSAGES,
     GrpcEvent,
     GrpcPart,
@@ -96,6 +105,16 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 def test_numbers_and_messages_are_read_as_strictly_as_text(kind: type[msgspec.Struct], data: bytes, why: str) -> None:
     with pytest.raises(ProtobufMessageInvalid, match=why):
         decode(data, kind)
+
+
+def test_a_repeated_message_has_a_limit_and_reading_ends_there() -> None:
+    """Four megabytes of empty parts took six seconds to read."""
+    parts = (GrpcPart(),) * MESSAGES_MAX
+    assert decode(encode(WeaveRequest(parts=parts)), WeaveRequest).parts == parts
+    begun = time.process_time()
+    with pytest.raises(ProtobufMessageInvalid, match="parts has more than 1000 items"):
+        decode(b"\x1a\x00" * (2 << 20), WeaveRequest)
+    assert time.process_time() - begun < 1
 
 
 def test_after_zero_is_not_the_same_as_no_after() -> None:

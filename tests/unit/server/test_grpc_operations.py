@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,14 +11,17 @@ import grpc
 import grpc.aio
 import msgspec
 import pytest
+from google.protobuf.json_format import ParseDict
 from support.grpc_world import World, compiled_operations, served
 
 from mainstay.core.client_tools import ClientTool
-from mainstay.operations.inputs import offer_client_tools
-from mainstay.providers.scripted import Call, Stall
-from mainstay.server.grpc.operations_schema import list_entries, message_fields
+from mainstay.core.ports import StreamFinished, TextPiece
+from mainstay.operations.input_submission import offer_client_tools
+from mainstay.providers.scripted import Call, Pieces, Stall
+from mainstay.server.grpc.operations_schema import list_entries, message_fields, request_name
 
 HOLDS_S = 30.0
+UNKNOWN = b"\xf8\x07\x01"  # field 127 is 1
 MESSAGES, STUBS = compiled_operations()
 
 
@@ -32,9 +36,9 @@ def requests() -> list[Any]:
 
 
 @pytest.mark.parametrize("entry", requests())
-def test_the_zero_of_a_field_can_be_told_from_a_field_that_is_not_sent(entry: Any) -> None:
+def test_the_zero_of_a_field_is_distinguished_from_a_missing_field(entry: Any) -> None:
     """Protobuf sends no zeros of fields without presence: then the default must be the zero."""
-    descriptor = getattr(MESSAGES, f"{entry.name}Request").DESCRIPTOR
+    descriptor = getattr(MESSAGES, request_name(entry)).DESCRIPTOR
     for field, kind in message_fields(entry.request):
         published = descriptor.fields_by_name[field.encode_name]
         if published.has_presence or published.is_repeated or field.required:
@@ -60,6 +64,22 @@ def test_fields_with_a_default_have_presence(name: str, field: str, default: Any
     setattr(message, field, type(default)())
     assert message.HasField(field)
     assert getattr(MESSAGES, f"{name}Request").FromString(message.SerializeToString()).HasField(field)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(UNKNOWN, id="in the request"),
+        pytest.param(b"\x12\x03" + UNKNOWN, id="in a value inside of it"),
+        pytest.param(b"\x1a\x03" + UNKNOWN, id="in an entry of a map"),
+        pytest.param(UNKNOWN * 100_000, id="very often"),
+    ],
+)
+async def test_unknown_fields_are_refused_at_any_depth(data: bytes) -> None:
+    async with served({"main": []}) as here, grpc.aio.insecure_channel(f"127.0.0.1:{here.port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="a field that is not in the contract") as refused:
+            await channel.unary_unary("/mainstay.v1.Operations/ImportHistory")(b"\x0a\x01s" + data, timeout=HOLDS_S)
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_memory_is_unpinned_and_pinned_where_nothing_is_said() -> None:
@@ -91,6 +111,49 @@ async def test_a_profile_without_fields_changes_nothing() -> None:
         assert dict(profile.fields) == {"name": "Ana"}
 
 
+async def test_a_client_offers_a_tool_runs_its_call_and_gets_the_whole_reply() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 40}}}
+    script = [[Call("weather", {"city": "Lisbon"})], Pieces([TextPiece("22 degr"), StreamFinished("length")])]
+    async with served({"main": script}) as here, client(here) as stub:
+        tool = MESSAGES.ClientTool(name="weather", description="The weather.")
+        ParseDict(schema, tool.schema)
+        request = MESSAGES.PromptRequest(session="s", text="warm?", tools=[tool])
+        reply = await stub.Prompt(request, timeout=HOLDS_S)
+        assert reply.outcome.struct_value["type"] == "Paused"
+        session = await (await here.agents["main"].runtime()).lanes.get("s").load_session()
+        assert session.client_tools == (ClientTool("weather", "The weather.", schema),)
+        (pending,) = (await stub.ListApprovals(MESSAGES.ListApprovalsRequest(), timeout=HOLDS_S)).approvals
+        assert (pending.asked.name, pending.asked.client) == ("weather", True)
+        result = MESSAGES.SubmitToolResultRequest(session="s", call_id=pending.asked.call_id, content="22 C")
+        reply = await stub.SubmitToolResult(result, timeout=HOLDS_S)
+        assert (reply.text, reply.cut, reply.turn) == ("22 degr", True, 1)
+        assert [one.call_id for one in reply.results] == [pending.asked.call_id]
+        assert not reply.HasField("sequence")
+
+
+async def test_a_prompt_with_a_file_that_is_not_waited_for_is_streamed_from_its_sequence() -> None:
+    stall = Stall("seen")
+    async with served({"main": [stall, Stall("late")]}) as here, client(here) as stub:
+        request = MESSAGES.PromptRequest(session="s", wait=False)
+        for part in ({"type": "text", "text": "look"}, {"type": "binary", "mime": "text/plain", "data": "aGk="}):
+            ParseDict(part, request.parts.add())
+        accepted = await stub.Prompt(request, timeout=HOLDS_S)
+        assert (accepted.session, accepted.sequence) == ("s", 1)
+        assert not accepted.HasField("outcome")
+        await asyncio.wait_for(stall.reached.wait(), HOLDS_S)
+        steered = await stub.Steer(MESSAGES.SteerOperationRequest(session="s", text="in French"), timeout=HOLDS_S)
+        assert steered.sequence > 1
+        stream = stub.StreamReadEvents(MESSAGES.ReadEventsRequest(session="s"), timeout=HOLDS_S)
+        received = await stream.read()
+        assert (received.type, received.sequence) == ("Received", accepted.sequence)
+        assert (await stub.Abort(MESSAGES.AbortOperationRequest(session="s"), timeout=HOLDS_S)).aborted
+        while (await stream.read()).type != "TurnEnded":
+            pass
+        stream.cancel()
+        parts = (await here.agents["main"].sessions.records("s", limit=1))[0].event.parts
+        assert [type(part).__name__ for part in parts] == ["Text", "Binary"]
+
+
 @pytest.mark.parametrize("wait", [True, False])
 async def test_a_tool_result_is_waited_for_or_not(wait: bool) -> None:
     stall = Stall("22 degrees")
@@ -107,6 +170,7 @@ async def test_a_tool_result_is_waited_for_or_not(wait: bool) -> None:
         reply = await stub.SubmitToolResult(request, timeout=HOLDS_S)
         assert (reply.session, reply.turn) == ("s", 1)
         assert reply.HasField("outcome") == wait
+        assert reply.HasField("sequence") != wait
         assert reply.text == ("22 degrees" if wait else "")
         stall.release()
         await agent.settled()
@@ -124,3 +188,25 @@ async def test_events_are_streamed_live_after_the_turn_has_ended() -> None:
             if turn == 1:
                 await agent.run("s", "two")
         stream.cancel()
+
+
+async def test_events_of_all_sessions_name_their_session() -> None:
+    async with served({"main": lambda context, options: "hello"}) as here, client(here) as stub:
+        agent = here.agents["main"]
+        hub = (await agent.runtime()).services.hub
+        watching = hub.watcher_count
+        stream = stub.StreamWatchEvents(MESSAGES.WatchEventsRequest(), timeout=HOLDS_S)
+        reading = asyncio.ensure_future(stream.read())
+        while hub.watcher_count == watching:
+            await asyncio.sleep(0.005)
+        for session in ("one", "two"):
+            await agent.run(session, "hi")
+            kinds = set()
+            while "TurnEnded" not in kinds:
+                event = await reading
+                reading = asyncio.ensure_future(stream.read())
+                kinds.add(event.type)
+                assert msgspec.json.decode(event.data)["session"] == session
+            assert "TextDelta" in kinds
+        stream.cancel()
+        await asyncio.gather(reading, return_exceptions=True)

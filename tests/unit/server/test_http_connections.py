@@ -1,4 +1,4 @@
-"""Connections of a whole server (F19): whoever is slow, silent, deaf or gone costs little, and others are served."""
+"""Connections of a whole server (F19): slow, silent or gone clients cost little, and others are served."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def cut_off(here: World, said: bytes, drip: bytes = b"") -> None:
     writer.transport.abort()
 
 
-def test_f19_slow_heads_and_bodies_are_cut_off_and_others_served(run: Run) -> None:
+def test_f19_slow_heads_and_bodies_are_cut_off_and_other_clients_served(run: Run) -> None:
     async def main() -> None:
         async with world(echoing, bounds=SHORT) as here:
             slow = [
@@ -118,7 +118,7 @@ def test_f19_a_client_that_never_reads_its_stream_is_dropped_and_its_turn_goes_o
                 await until(lambda: not here.app.state.open_streams)
             await here.agents["default"].settled()
             assert (await here.ask("GET", "/api/sessions/s")).json["turns"] == 1
-            async with here.hear("/api/sessions/s/events") as events:  # whoever reads has all of it
+            async with here.hear("/api/sessions/s/events") as events:  # a reading client has all of it
                 async with asyncio.timeout(HOLDS_S):
                     assert [(await anext(events)).id for _ in range(4)] == [1, 2, 3, 4]
 
@@ -143,7 +143,7 @@ def test_f19_a_websocket_that_never_reads_is_dropped(run: Run) -> None:
 
 
 def test_f19_half_open_connections_are_noticed_by_the_system(run: Run) -> None:
-    """Nobody can pull a cable in a test: what can be seen is that the system was told when to give up."""
+    """A test cannot pull a cable: what can be seen is that the system was told when to give up."""
     seen: list[int] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -179,7 +179,7 @@ def test_f19_half_open_connections_are_noticed_by_the_system(run: Run) -> None:
     assert all(seen)
 
 
-def test_f19_many_connections_keep_nobody_out(run: Run) -> None:
+def test_f19_many_connections_keep_no_client_out(run: Run) -> None:
     """Ten times as many as there may be, silent or in the midst of something; those who work are left alone."""
 
     async def main() -> None:
@@ -204,7 +204,7 @@ def test_f19_many_connections_keep_nobody_out(run: Run) -> None:
     run(main())
 
 
-def test_when_all_are_busy_the_next_is_told_to_come_again(run: Run) -> None:
+def test_when_all_connections_are_busy_the_next_client_is_told_to_retry(run: Run) -> None:
     async def main() -> None:
         narrow = ConnectionLimits(connections_max=4, connections_per_address_max=4, frame_bytes_max=1 << 20)
         async with world(echoing, bounds=narrow) as here, contextlib.AsyncExitStack() as stack:
@@ -219,7 +219,7 @@ def test_when_all_are_busy_the_next_is_told_to_come_again(run: Run) -> None:
     run(main())
 
 
-def test_tls_is_spoken_from_1_2_on(run: Run, tmp_path: Path) -> None:
+def test_tls_is_supported_from_1_2_on(run: Run, tmp_path: Path) -> None:
     certificate, key = made_certificate(tmp_path)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

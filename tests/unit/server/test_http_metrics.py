@@ -1,4 +1,4 @@
-"""`/metrics`: who may read it, and who is told nothing."""
+"""`/metrics`: who may read it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_the_owner_on_this_machine_reads_it_as_prometheus_does() -> None:
         assert (await here.ask("POST", "/metrics")).error == "wrong_method"
 
 
-async def test_everybody_else_needs_a_key_of_an_admin_of_the_main_workspace_that_may_read() -> None:
+async def test_every_other_caller_needs_a_read_key_of_an_admin_of_the_main_workspace() -> None:
     async with world(
         echoing, settings=HttpSettings(workspace=MAIN, keys="required", render_metrics=lambda: TEXT)
     ) as here:
@@ -43,7 +43,7 @@ async def test_everybody_else_needs_a_key_of_an_admin_of_the_main_workspace_that
         assert (got.status, got.body) == (200, TEXT.encode())
 
 
-async def test_a_page_from_elsewhere_and_a_name_that_is_not_ours_read_nothing() -> None:
+async def test_a_page_of_another_origin_and_a_foreign_host_name_read_nothing() -> None:
     async with world(echoing, settings=HttpSettings(workspace=MAIN, render_metrics=lambda: TEXT)) as here:
         for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
             got = await here.ask("GET", "/metrics", headers=headers)
@@ -51,6 +51,6 @@ async def test_a_page_from_elsewhere_and_a_name_that_is_not_ours_read_nothing() 
             assert b"a_total" not in got.body
 
 
-async def test_where_they_are_turned_off_there_are_none() -> None:
+async def test_without_metrics_the_route_is_not_found() -> None:
     async with world(echoing) as here:
         assert (await here.ask("GET", "/metrics")).error == "not_found"

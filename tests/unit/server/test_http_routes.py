@@ -29,7 +29,7 @@ def echoing(context: Any, options: Any) -> Step:
     return f"you said {context.messages[-1].text}"
 
 
-async def test_a_prompt_is_answered_and_its_session_is_found_under_whatever_name_it_has() -> None:
+async def test_a_prompt_is_answered_and_its_session_is_found_under_any_name() -> None:
     async with world(echoing) as here:
         got = await here.say(ODD, "hello")
         assert got.status == 200
@@ -103,7 +103,7 @@ async def test_a_session_is_renamed_archived_activated_forked_compacted_and_forg
             assert (await here.ask(method, f"/api/sessions/s{path}")).error == "not_found"
 
 
-async def test_what_waits_for_a_word_is_listed_approved_and_denied() -> None:
+async def test_approvals_are_listed_approved_and_denied() -> None:
     ran: list[str] = []
 
     @tool
@@ -130,7 +130,7 @@ async def test_what_waits_for_a_word_is_listed_approved_and_denied() -> None:
         assert ran == ["a"]
 
 
-async def test_what_was_said_is_found_again() -> None:
+async def test_messages_are_found_by_search() -> None:
     async with world(echoing) as here:
         await here.say("s", "the flat in Lisbon has a blue door")
         hits = (await here.ask("GET", "/api/memory/search?q=Lisbon+door&k=3")).json["hits"]
@@ -140,7 +140,7 @@ async def test_what_was_said_is_found_again() -> None:
             assert (await here.ask("GET", f"/api/memory/search{bad}")).error == "invalid_request"
 
 
-async def test_work_is_scheduled_run_and_taken_back(tmp_path: Path) -> None:
+async def test_triggers_are_scheduled_run_and_removed(tmp_path: Path) -> None:
     async with world(echoing, homes={MAIN: tmp_path}) as here:
         made = {"name": "daily", "kind": "periodic", "text": "report", "session": "r", "schedule": "0 9 * * *"}
         assert (await here.ask("POST", "/api/triggers", made)).status == 201
@@ -156,7 +156,7 @@ async def test_work_is_scheduled_run_and_taken_back(tmp_path: Path) -> None:
         assert (await here.ask("POST", "/api/triggers", made | {"check": "id"}, key=key)).error == "forbidden"
 
 
-async def test_those_who_run_the_home_let_people_in_and_out() -> None:
+async def test_admins_of_the_home_add_and_remove_people() -> None:
     async with world(echoing, workspaces=("other",)) as here:
         made = await here.ask("POST", "/api/people", {"name": "ann", "roles": {MAIN: "member"}})
         assert (made.status, made.json["roles"]) == (201, {MAIN: "member"})
@@ -179,7 +179,7 @@ async def test_those_who_run_the_home_let_people_in_and_out() -> None:
         assert (await here.ask("POST", "/api/keys", {"person": "nobody"})).error == "invalid_request"
 
 
-async def test_nobody_is_let_into_a_workspace_that_there_is_not() -> None:
+async def test_a_person_cannot_be_added_to_an_unknown_workspace() -> None:
     async with world(echoing, workspaces=("other",)) as here:
         for roles in ({"nowhere": "member"}, {MAIN: "member", "nowhere": "admin"}):
             refused = await here.ask("POST", "/api/people", {"name": "ann", "roles": roles})
@@ -195,7 +195,7 @@ async def test_nobody_is_let_into_a_workspace_that_there_is_not() -> None:
         assert (await here.ask("GET", "/api/keys")).json == {"keys": []}
 
 
-async def test_nobody_else_sees_or_changes_who_may_come_in() -> None:
+async def test_only_admins_see_or_change_the_people() -> None:
     async with world(echoing, homes={MAIN: ":memory:", "other": ":memory:"}) as here:
         keys = [
             await here.key("ann", role="member"),
@@ -248,7 +248,7 @@ async def test_the_owner_chooses_the_workspace() -> None:
         assert (await here.ask("GET", "/api/me", headers={"X-Workspace": "no"})).error == "not_found"
 
 
-async def test_too_many_requests_and_streams_are_told_when_to_come_again() -> None:
+async def test_too_many_requests_and_streams_get_a_retry_time() -> None:
     async with world(echoing, settings=HttpSettings(workspace=MAIN, rate_per_min=3, streams_max=1)) as here:
         key = await here.key("ann")
         await here.say("s", "hi", key=key)
@@ -262,7 +262,7 @@ async def test_too_many_requests_and_streams_are_told_when_to_come_again() -> No
         assert (await here.ask("GET", "/api/me")).status == 200  # the owner
 
 
-async def test_a_lane_that_is_full_says_so() -> None:
+async def test_a_full_lane_is_reported() -> None:
     stall = Stall("late")
     async with world([stall, *["x"] * 9]) as here:
         waiting = [await here.say("s", str(number), wait=False) for number in range(6)]
@@ -288,7 +288,7 @@ ABSENT = [
 ]
 
 
-async def test_what_is_not_there_is_said_in_one_shape() -> None:
+async def test_unknown_resources_have_one_error_format() -> None:
     async with world(echoing) as here:
         for status, method, path, kind in ABSENT:
             got = await here.ask(method, path)
@@ -297,7 +297,7 @@ async def test_what_is_not_there_is_said_in_one_shape() -> None:
             assert ("allow" in got.headers) == (status == 405)
 
 
-async def test_a_fault_of_ours_is_told_by_its_number_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_is_reported_by_its_number_alone(caplog: pytest.LogCaptureFixture) -> None:
     async with world(echoing) as here:
         secret = "the inner workings"
 
@@ -318,7 +318,7 @@ async def test_a_fault_of_ours_is_told_by_its_number_alone(caplog: pytest.LogCap
 
 
 async def test_the_model_is_set_while_a_turn_runs_and_while_others_change_the_session(tmp_path: Path) -> None:
-    """Whatever it races with, it is stored or refused, and never an error of the server."""
+    """In any race it is stored or refused, and never an error of the server."""
     stall = Stall("done")
     script: list[Any] = [stall]
     limits = Limits(lane_idle_s=0.001)  # lanes are unloaded all the time
@@ -346,7 +346,7 @@ async def test_the_model_is_set_while_a_turn_runs_and_while_others_change_the_se
             await asyncio.sleep(0.01)
 
 
-async def test_a_model_that_fails_is_an_outcome_whose_details_are_for_those_who_run_it() -> None:
+async def test_a_failing_model_is_an_outcome_with_details_only_for_admins() -> None:
     def failing(context: Any, options: Any) -> Step:
         raise ScriptEnded("private words")
 
@@ -363,7 +363,7 @@ async def test_a_model_that_fails_is_an_outcome_whose_details_are_for_those_who_
 
 async def test_it_can_be_mounted_in_another_application_and_others_in_it() -> None:
     async def hooks(scope: Any, receive: Any, send: Any) -> None:
-        """Somebody else's application, at /hooks."""
+        """Another application, at /hooks."""
         body = f"{scope['root_path']} {scope['path']}".encode()
         await send({"type": "http.response.start", "status": 202, "headers": []})
         await send({"type": "http.response.body", "body": body})

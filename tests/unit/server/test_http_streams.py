@@ -1,4 +1,4 @@
-"""Streams over real sockets: every durable event once and in order, whatever happens to either side."""
+"""Streams over real sockets: every durable event once and in order, after any disconnect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.http_world import HOLDS_S, MAIN, Heard, World, until, world
+from support.http_world import HOLDS_S, MAIN, ServerSentEvent, World, until, world
 
 from mainstay import Config, tool
 from mainstay.config.schema import PolicySettings
@@ -27,7 +27,7 @@ def echoing(context: Any, options: Any) -> Step:
     return "yes"
 
 
-async def take(events: Any, count: int) -> list[Heard]:
+async def take(events: Any, count: int) -> list[ServerSentEvent]:
     async with asyncio.timeout(HOLDS_S):
         return [await anext(events) for _ in range(count)]
 
@@ -37,7 +37,7 @@ def spoken(*words: str | Stall) -> Pieces:
     return Pieces([*pieces, StreamFinished(FinishReason.END, Usage(1, 1))])
 
 
-async def test_an_answer_is_heard_while_it_is_said() -> None:
+async def test_an_answer_is_streamed_while_it_is_generated() -> None:
     stall = Stall()
     async with world([spoken("one ", stall, "two")]) as here, here.hear(PROMPT, {"text": "count"}) as events:
         heard = await take(events, 3)
@@ -104,7 +104,7 @@ async def test_a_stream_goes_on_after_the_server_was_started_again(tmp_path: Pat
         assert seen == [one["sequence"] for one in everything.json["events"]] == list(range(1, len(seen) + 1))
 
 
-async def test_somebody_who_hangs_up_is_forgotten_and_the_turn_goes_on() -> None:
+async def test_a_client_that_disconnects_is_forgotten_and_the_turn_goes_on() -> None:
     stall = Stall("done")
     async with world([stall]) as here:
         async with here.hear(PROMPT, {"text": "go"}) as events:
@@ -125,7 +125,7 @@ async def test_a_silent_stream_says_now_and_then_that_it_is_there(monkeypatch: p
             assert await got.content.readexactly(6) == b":\n\n:\n\n"
 
 
-async def test_what_waits_for_approval_ends_the_stream() -> None:
+async def test_an_approval_ends_the_stream() -> None:
     @tool
     def send(to: str) -> str:
         """Send."""
@@ -147,7 +147,7 @@ async def test_a_session_that_is_forgotten_ends_the_streams_of_its_turn() -> Non
             assert [one.event async for one in events][-1] in ("problem", "TurnEnded")
 
 
-async def test_when_the_server_stops_followers_go_at_once_and_turns_are_heard_to_their_end() -> None:
+async def test_when_the_server_stops_followers_end_at_once_and_turns_are_streamed_to_their_end() -> None:
     stall = Stall("the end")
     async with (
         world([stall]) as here,
@@ -171,7 +171,7 @@ async def test_when_the_server_stops_followers_go_at_once_and_turns_are_heard_to
         assert [one.event async for one in turn][-1] == "TurnEnded"
 
 
-async def test_when_the_server_closes_everybody_is_told_and_nothing_is_lost() -> None:
+async def test_when_the_server_closes_all_clients_are_told_and_nothing_is_lost() -> None:
     stall = Stall("the end")
     async with world([stall]) as here, here.hear(PROMPT, {"text": "go"}) as turn:
         await stall.reached.wait()
@@ -185,12 +185,12 @@ async def test_when_the_server_closes_everybody_is_told_and_nothing_is_lost() ->
 # --- the same over a WebSocket -------------------------------------------------------------------
 
 
-async def told(socket: aiohttp.ClientWebSocketResponse, **wanted: Any) -> Any:
+async def send_command(socket: aiohttp.ClientWebSocketResponse, **wanted: Any) -> Any:
     await socket.send_json(wanted)
     return await socket.receive_json(timeout=HOLDS_S)
 
 
-async def heard_until(socket: aiohttp.ClientWebSocketResponse, kind: str) -> list[Any]:
+async def events_until(socket: aiohttp.ClientWebSocketResponse, kind: str) -> list[Any]:
     found: list[Any] = []
     while not found or found[-1]["type"] != kind:
         found.append(await socket.receive_json(timeout=HOLDS_S))
@@ -203,13 +203,13 @@ async def test_several_conversations_on_one_connection() -> None:
         key = await here.key("ann")
         async with here.browser.ws_connect(here.url("/api/ws"), protocols=("mainstay.v1", f"bearer.{key}")) as socket:
             assert socket.protocol == "mainstay.v1"
-            assert (await told(socket, do="prompt", session="a", text="go", id="1"))["do"] == "prompt"
+            assert (await send_command(socket, do="prompt", session="a", text="go", id="1"))["do"] == "prompt"
             await stall.reached.wait()
             await socket.send_json({"do": "prompt", "session": "b", "text": "go"})
-            other = await heard_until(socket, "TurnEnded")
+            other = await events_until(socket, "TurnEnded")
             assert other[-1]["session"] == "b"
             await socket.send_json({"do": "abort", "session": "a"})
-            rest = await heard_until(socket, "TurnEnded")
+            rest = await events_until(socket, "TurnEnded")
             receipt = {"type": "Done", "do": "abort", "session": "a", "aborted": True}
             assert receipt in [*rest, await _last(socket, rest)]
             assert rest[-1]["outcome"] == {"type": "Aborted"}
@@ -225,11 +225,11 @@ async def test_a_session_is_followed_from_where_one_was_and_left() -> None:
     async with world(echoing) as here:
         await here.say("s", "hi")
         async with here.browser.ws_connect(here.url("/api/ws")) as socket:
-            assert (await told(socket, do="follow", session="s", after=2))["type"] == "Done"
-            assert [one["sequence"] for one in await heard_until(socket, "TurnEnded")] == [3, 4]
-            assert (await told(socket, do="unfollow", session="s"))["type"] == "Done"
+            assert (await send_command(socket, do="follow", session="s", after=2))["type"] == "Done"
+            assert [one["sequence"] for one in await events_until(socket, "TurnEnded")] == [3, 4]
+            assert (await send_command(socket, do="unfollow", session="s"))["type"] == "Done"
             await here.say("s", "unheard")
-            assert (await told(socket, do="abort", session="s"))["type"] == "Done"  # and nothing before it
+            assert (await send_command(socket, do="abort", session="s"))["type"] == "Done"  # and nothing before it
 
 
 UNUSABLE = [
@@ -247,7 +247,7 @@ UNUSABLE = [
 ]
 
 
-async def test_a_message_that_cannot_be_used_is_told_so_and_the_next_is_heard() -> None:
+async def test_an_invalid_message_is_refused_and_the_next_is_handled() -> None:
     async with world(echoing) as here, here.browser.ws_connect(here.url("/api/ws")) as socket:
         for said, kind in UNUSABLE:
             await socket.send_str(said)
@@ -256,20 +256,20 @@ async def test_a_message_that_cannot_be_used_is_told_so_and_the_next_is_heard() 
         await socket.send_bytes(b"\xff\xfe")
         assert (await socket.receive_json(timeout=HOLDS_S))["type"] == "Problem"
         await socket.send_json({"do": "prompt", "session": "s", "text": "x"})
-        assert (await heard_until(socket, "TurnEnded"))[0]["type"] == "Done"
+        assert (await events_until(socket, "TurnEnded"))[0]["type"] == "Done"
 
 
-async def test_one_connection_hears_so_many_and_no_more() -> None:
+async def test_one_connection_follows_a_limited_number_of_sessions() -> None:
     async with world(echoing) as here:
         async with here.browser.ws_connect(here.url("/api/ws")) as socket:
             for number in range(33):
                 await here.say(f"s{number}", "x")
-                got = await told(socket, do="follow", session=f"s{number}", after=1 << 40)
+                got = await send_command(socket, do="follow", session=f"s{number}", after=1 << 40)
             assert got["error"]["type"] == "too_many_streams"
         await until(lambda: not here.app.state.open_streams)
 
 
-async def test_a_server_that_is_stopped_lets_nobody_in_waits_for_turns_and_then_says_goodbye() -> None:
+async def test_a_stopping_server_refuses_connections_waits_for_turns_and_then_closes() -> None:
     stall, drained, order = Stall("never"), asyncio.Event(), list[str]()
 
     async def drain() -> None:

@@ -122,7 +122,7 @@ def _calls(name: str) -> list[Any]:
     return [ToolCallPiece(0, name, "{}"), StreamFinished(FinishReason.TOOL_CALLS, Usage(prompt=10, completion=5))]
 
 
-async def test_what_an_answer_was_cut_by_is_its_finish_reason() -> None:
+async def test_the_limit_that_cut_an_answer_is_its_finish_reason() -> None:
     steps = [Say("too lo", reason=FinishReason.LENGTH), Say("hm", reason=FinishReason.FILTERED)]
     async with served(lambda context, options: steps[len(context.messages) // 2]) as world:
         _, cut, _ = await world.post(CHAT, ask(said("a")), headers={"x-session": "s"})
@@ -131,7 +131,7 @@ async def test_what_an_answer_was_cut_by_is_its_finish_reason() -> None:
     assert "content_filter" in reasons
 
 
-async def test_a_model_that_fails_is_an_error_that_nobody_tries_again() -> None:
+async def test_a_failing_model_is_an_error_that_clients_do_not_retry() -> None:
     async with served(lambda context, options: Raise(RequestRefused("the model said no"))) as world:
         status, told, headers = await world.post(CHAT, ask(said("hi")))
         streamed = events(await world.lines(CHAT, ask(said("hi"), stream=True)))
@@ -148,7 +148,7 @@ async def test_half_a_character_does_not_break_an_answer() -> None:
     assert whole["content"] == "a\\ud83d"
 
 
-async def test_a_client_that_hears_nothing_for_long_is_told_that_somebody_is_there(
+async def test_a_client_without_events_for_long_gets_keepalives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turn_follower, "KEEP_ALIVE_S", 0.02)
@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
 }
 
 
-async def test_what_cannot_be_had_is_refused_in_one_sentence_and_nothing_happens() -> None:
+async def test_unsupported_options_are_refused_in_one_sentence_and_nothing_happens() -> None:
     async with served([]) as world:
         for name, (change, param) in REFUSED.items():
             status, told, _ = await world.post(CHAT, ask(said("hi")) | change)
@@ -211,7 +211,7 @@ async def test_what_cannot_be_had_is_refused_in_one_sentence_and_nothing_happens
         assert await world.agents["default"].sessions.list() == []
 
 
-async def test_what_is_no_request_is_refused() -> None:
+async def test_an_invalid_request_is_refused() -> None:
     async with served([]) as world:
         for body in (b"", b"{", b'{"model": "\xff"}', b"[" * 5000, b"[]", b'{"messages": []}'):
             status, told, _ = await world.post(CHAT, body)
@@ -242,7 +242,7 @@ async def test_a_client_that_sends_its_history_stays_in_one_session() -> None:
         assert world.asked()[-1][-1] == ("user", "and then 3")
 
 
-async def test_a_history_that_nobody_knows_is_told_to_a_new_session() -> None:
+async def test_an_unknown_history_is_imported_into_a_new_session() -> None:
     calls = [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
     before = [
         said("hi"), {"role": "assistant", "content": None, "tool_calls": calls},
@@ -261,7 +261,7 @@ async def test_a_history_that_nobody_knows_is_told_to_a_new_session() -> None:
         ]
 
 
-async def test_the_result_of_a_call_that_nobody_remembers_is_told_as_history() -> None:
+async def test_the_result_of_a_forgotten_call_is_imported_as_history() -> None:
     calls = [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
     before = [said("hi"), {"role": "assistant", "content": None, "tool_calls": calls}]
     async with served(["Rain."]) as world:
@@ -269,7 +269,7 @@ async def test_the_result_of_a_call_that_nobody_remembers_is_told_as_history() -
         assert [role for role, _ in world.asked()[0]] == ["user", "assistant", "tool", "user"]
 
 
-async def test_whoever_tells_the_same_history_twice_gets_a_branch_of_their_own() -> None:
+async def test_a_client_that_sends_the_same_history_twice_gets_a_branch_of_its_own() -> None:
     async with served(lambda context, options: f"{len(context.messages)}") as world:
         first = await answer(world, ask(said("a")))
         left = await answer(world, ask(said("a"), first, said("left")))
@@ -299,7 +299,7 @@ async def test_in_a_named_session_only_what_is_new_counts() -> None:
         assert {one.key for one in await world.agents["default"].sessions.list()} == set(NAMED)
 
 
-async def test_what_the_client_says_for_itself_is_told_once_and_again_when_it_changes() -> None:
+async def test_the_system_message_of_the_client_is_recorded_once_and_again_when_it_changes() -> None:
     async with served(["one", "two", "three"]) as world:
         for system, text in (("Be kind.", "a"), ("Be kind.", "b"), ("Be brief.", "c")):
             await answer(world, ask(said(system, "system"), said(text)), headers={"x-session": "s"})
@@ -363,7 +363,7 @@ async def test_several_calls_are_handed_back_one_at_a_time_and_results_may_come_
         assert "r-call_1_1_0\nr-call_1_1_1" in world.asked()[-1][-1][1]
 
 
-async def test_tool_choice_none_offers_none() -> None:
+async def test_tool_choice_none_offers_no_tools() -> None:
     async with served(["ok", "ok"]) as world:
         await answer(world, ask(said("a"), tools=[WEATHER], session_id="s"))
         await answer(world, ask(said("b"), tools=[WEATHER], tool_choice="none", session_id="s"))
@@ -372,7 +372,7 @@ async def test_tool_choice_none_offers_none() -> None:
         assert "weather" not in offered[1]
 
 
-async def test_a_call_whose_result_never_comes_holds_up_nothing() -> None:
+async def test_a_call_without_a_result_blocks_nothing() -> None:
     async with served([Call("weather"), "Never mind."]) as world:
         await answer(world, ask(said("w?"), tools=[WEATHER], session_id="s"))
         told = await answer(world, ask(said("forget it"), tools=[WEATHER], session_id="s"))
@@ -388,7 +388,7 @@ async def test_a_result_that_nothing_waits_for_is_refused() -> None:
         assert (status, told["error"]["type"]) == (404, "invalid_request_error")
 
 
-async def test_what_waits_for_a_person_is_said_in_words() -> None:
+async def test_a_pending_approval_is_described_in_words() -> None:
     @tool(effect="unsafe")
     def wipe() -> str:
         """Wipe it."""
@@ -399,7 +399,7 @@ async def test_what_waits_for_a_person_is_said_in_words() -> None:
     async with served([Call("wipe"), "Then not."], tools=[wipe], config=config) as world:
         told = await answer(world, ask(said("wipe it"), session_id="s"))
         [pending] = await world.agents["default"].approvals.list()
-        assert f"mainstay approvals approve {pending.asked.id}" in told["content"]
+        assert f"mainstay approval approve {pending.asked.id}" in told["content"]
         assert "wipe" in told["content"]
         assert (await answer(world, ask(said("no"), session_id="s")))["content"] == "Then not."
 
@@ -407,7 +407,7 @@ async def test_what_waits_for_a_person_is_said_in_words() -> None:
 # --- clients that go, come back, or try again ----------------------------------------------------
 
 
-async def test_if_the_client_goes_away_the_turn_goes_on() -> None:
+async def test_a_client_that_disconnects_does_not_stop_the_turn() -> None:
     stall = Stall()
     async with served([pieces("well", stall, " done")]) as world:
         assert world.http is not None
@@ -421,7 +421,7 @@ async def test_if_the_client_goes_away_the_turn_goes_on() -> None:
         assert isinstance(records[-1].event, TurnEnded)
 
 
-async def test_a_client_that_tries_again_hears_the_same_turn() -> None:
+async def test_a_client_that_retries_gets_the_same_turn() -> None:
     """The official clients do so by themselves, and say it."""
     stall = Stall()
     async with served([pieces("on", stall, "ce")]) as world:
@@ -466,7 +466,7 @@ async def test_a_server_that_stops_says_so_in_the_stream() -> None:
     assert "continues when the server is back" in last["error"]["message"]
 
 
-async def test_whoever_waits_is_told_when_the_agent_is_closed_and_not_to_ask_twice() -> None:
+async def test_a_waiting_client_is_told_when_the_agent_is_closed_and_not_to_retry() -> None:
     stall = Stall()
     async with served([pieces("well", stall)]) as world:
         waits = asyncio.create_task(world.post(CHAT, ask(said("hi"))))
@@ -477,7 +477,7 @@ async def test_whoever_waits_is_told_when_the_agent_is_closed_and_not_to_ask_twi
     assert "was accepted" in told["error"]["message"]
 
 
-async def test_a_conversation_that_was_refused_is_found_by_whoever_tries_again() -> None:
+async def test_a_refused_conversation_is_found_by_a_retry() -> None:
     async with served(lambda context, options: f"{len(context.messages)}") as world:
         first = await answer(world, ask(said("a")))
         status, _, _ = await world.post(CHAT, ask(said("a"), first, said("b"), tools=[WEATHER, WEATHER]))
@@ -486,7 +486,7 @@ async def test_a_conversation_that_was_refused_is_found_by_whoever_tries_again()
         assert len(await world.agents["default"].sessions.list()) == 1
 
 
-async def test_too_many_requests_and_too_many_streams_are_told_when_to_come_again() -> None:
+async def test_too_many_requests_and_too_many_streams_get_a_retry_time() -> None:
     stall = Stall()
     async with served([pieces("well", stall)], web=HttpSettings(streams_max=1, rate_per_min=3)) as world:
         key = await world.key("ann")

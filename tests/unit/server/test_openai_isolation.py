@@ -1,4 +1,4 @@
-"""F41: what is not theirs does not exist, by whatever name a client of this API asks for it."""
+"""F41: data of another person does not exist for a client of this API, by any name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def text(answer: tuple[int, Any]) -> Any:
     return answer[1]["choices"][0]["message"]["content"]
 
 
-async def test_only_ones_own_workspace_is_listed_and_can_be_named(two: tuple[World, str, str]) -> None:
+async def test_only_the_callers_own_workspace_is_listed_and_can_be_named(two: tuple[World, str, str]) -> None:
     world, ann, bob = two
     for key, own, other in ((ann, "red", "blue"), (bob, "blue", "red")):
         _, told = await world.get("/models", key=key)
@@ -94,7 +94,7 @@ async def test_nothing_of_another_workspace_can_be_continued(two: tuple[World, s
     assert CANARY not in seen
 
 
-async def test_two_people_of_one_workspace_are_strangers_to_each_other() -> None:
+async def test_two_people_of_one_workspace_share_no_conversation() -> None:
     async with served({"red": _speak}) as world:
         ann, bob = await world.key("ann", "red"), await world.key("bob", "red")
         _, hers, _ = await world.post(

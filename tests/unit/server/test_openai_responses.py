@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-async def test_what_cannot_be_had_is_refused_in_one_sentence_and_nothing_happens() -> None:
+async def test_unsupported_options_are_refused_in_one_sentence_and_nothing_happens() -> None:
     async with served([]) as world:
         for name, (change, param) in REFUSED.items():
             status, told, _ = await world.post(RESPONSES, ask("hi") | change)

@@ -18,7 +18,13 @@ from msgspec import Meta
 
 from mainstay import Agent, Config, store
 from mainstay.agent.health import check_store
-from mainstay.agent.workspace_stores import build_store, has_store, list_used_workspaces, open_store
+from mainstay.agent.workspace_stores import (
+    build_store,
+    get_auxiliary_stores,
+    has_store,
+    list_used_workspaces,
+    open_store,
+)
 from mainstay.cli.main import main
 from mainstay.config.component_options import resolve_store_options
 from mainstay.config.loader import list_values, load_config, set_value
@@ -30,8 +36,8 @@ from mainstay.core.errors import ConfigError, HomeUnusable
 from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.ports import Store
 from mainstay.core.settings import Secret
-from mainstay.core.workspace_store import StoreComponent, StoreLocation, WorkspaceStore
-from mainstay.store.memory.workspace_store import InMemoryWorkspaceStore, get_workspace_store
+from mainstay.core.store_components import AuxiliaryStores, StoreComponent, StoreLocation
+from mainstay.store.memory.auxiliary_stores import InMemoryAuxiliaryStores
 from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import MemoryStore, ScriptedProvider
 from mainstay.testing.store_suite import SessionWriter
@@ -103,7 +109,7 @@ print(names, sorted(loaded), "importlib.metadata" in sys.modules)
 
 
 @pytest.mark.usefixtures("shelf")
-def test_what_the_index_lists_is_configured_checked_and_documented(
+def test_listed_stores_are_configured_checked_and_documented(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = write_config(tmp_path / "home", "storage:\n  backend: shelf\n  options: {room: attic, lock: sesame42}\n")
@@ -235,12 +241,33 @@ async def test_an_agent_takes_any_store_and_opens_and_closes_it(
     assert not (tmp_path / "home" / "workspaces" / "default" / "workspace.db").exists()
 
 
+@pytest.mark.usefixtures("shelf")
+async def test_an_agent_without_a_home_says_that_the_configured_store_is_not_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for backend in ("sqlite", "memory", "shelf"):
+        with caplog.at_level(logging.WARNING, "mainstay"):
+            config = Config(storage=StorageSettings(backend=backend))
+            async with Agent(ScriptedProvider(["Hello."]), home=":memory:", config=config) as agent:
+                assert (await agent.run("s", "hi")).text == "Hello."
+    assert [record.message for record in caplog.records] == [
+        "the store is in memory and ends with this process: without a home, storage.backend 'shelf' is unused"
+    ]
+    assert KEPT == {}
+
+
+async def test_an_agent_without_a_home_refuses_an_unknown_store() -> None:
+    config = Config(storage=StorageSettings(backend="sqlte"))
+    with pytest.raises(ConfigError, match="there is no store 'sqlte'; did you mean 'sqlite'"):
+        await Agent(ScriptedProvider([]), home=":memory:", config=config).runtime()
+
+
 async def test_a_store_that_keeps_everything_is_used_for_everything(tmp_path: Path) -> None:
     store = SqliteStore(str(tmp_path / "elsewhere.db"))
     config = Config(tools=ToolSettings(builtin=("schedule", "read")))
     async with Agent(ScriptedProvider(["Hello."]), home=tmp_path / "home", store=store, config=config) as agent:
         await agent.run("s", "hi")
-        assert (await agent.runtime()).workspace_store is store
+        assert (await agent.runtime()).auxiliary_stores is store
     again = SqliteStore(str(tmp_path / "elsewhere.db"), read_only=True)
     await again.open()
     assert list(await again.list_heads()) == ["s"]
@@ -265,17 +292,17 @@ async def test_a_failed_opening_closes_the_store_and_frees_the_home(tmp_path: Pa
         assert (await agent.run("s", "hi")).text == "Hello."
 
 
-def test_what_is_no_store_is_refused() -> None:
+def test_an_invalid_store_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not a Store: it lacks some of its methods"):
         Agent(ScriptedProvider([]), store={})  # type: ignore[arg-type]
 
 
 def test_only_a_store_that_keeps_less_is_completed() -> None:
     full: Store = SqliteStore(":memory:")
-    assert get_workspace_store(full) is full
-    completed = get_workspace_store(MemoryStore())
-    assert isinstance(completed, InMemoryWorkspaceStore)
-    assert isinstance(completed, WorkspaceStore)
+    assert get_auxiliary_stores(full) is full
+    completed = get_auxiliary_stores(MemoryStore())
+    assert isinstance(completed, InMemoryAuxiliaryStores)
+    assert isinstance(completed, AuxiliaryStores)
     assert completed.plugin_state() is completed.plugin_state()
     assert completed.trigger_log() is completed.trigger_log()
     assert completed.channel_queue() is completed.channel_queue()

@@ -1,4 +1,4 @@
-"""The home: private, owned by one process, and honest about what is wrong with it."""
+"""The home: private, owned by one process, with clear errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_home_is_made_private_with_its_parents(tmp_path: Path) -> None:
     assert workspace_folder(home).stat().st_mode & 0o777 == 0o700
 
 
-def test_whoever_holds_the_home_is_named_and_nobody_holds_it_afterwards(tmp_path: Path) -> None:
+def test_the_holder_of_the_home_is_named_and_there_is_none_afterwards(tmp_path: Path) -> None:
     assert not is_home_locked(tmp_path)
     assert read_lock_owner(tmp_path) == {}
     lock = HomeLock(tmp_path)
@@ -45,7 +45,7 @@ def test_whoever_holds_the_home_is_named_and_nobody_holds_it_afterwards(tmp_path
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "\0"])
-def test_a_lock_file_that_makes_no_sense_is_no_obstacle(tmp_path: Path, content: str) -> None:
+def test_an_invalid_lock_file_is_no_obstacle(tmp_path: Path, content: str) -> None:
     (tmp_path / "lock").write_text(content)
     assert read_lock_owner(tmp_path) == {}
     assert describe_owner(read_lock_owner(tmp_path)) == "another process"

@@ -61,7 +61,7 @@ async def test_commit_batch_max_bounds_how_many_appends_share_a_commit(tmp_path:
     await store.close()
 
 
-async def test_appends_of_one_session_that_are_under_way_together_stay_in_order(tmp_path: Path) -> None:
+async def test_concurrent_appends_of_one_session_stay_in_order(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     writing = SessionWriter(store, "a")
     await asyncio.gather(*(writing.append(Received((Text(str(n)),))) for n in range(200)))
@@ -78,7 +78,7 @@ async def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_f48_a_folder_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+async def test_f48_a_missing_folder_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(HomeUnusable, match="cannot write"):
         await SqliteStore(str(tmp_path / "nowhere" / "workspace.db")).open()
 
@@ -203,7 +203,7 @@ async def test_after_closing_nothing_of_a_blanked_session_is_left_in_the_file(tm
         await store.close()
 
 
-async def test_what_is_blanked_is_overwritten_at_once_and_not_only_at_the_next_closing(tmp_path: Path) -> None:
+async def test_blanked_records_are_overwritten_at_once_and_not_only_at_the_next_closing(tmp_path: Path) -> None:
     store = await opened(tmp_path)
     await SessionWriter(store, "a").append(Received((Text(CANARY * 1000),)))
     await store.blank_session("a", 1)

@@ -11,7 +11,7 @@ from support.files_world import World
 
 from mainstay.io.patch_parser import PatchRefused
 from mainstay.io.path_resolver import PathRefused
-from mainstay.tools.apply_patch import create_apply_patch_tool
+from mainstay.tools.apply_patch import ApplyPatchTool
 from mainstay.tools.base import ToolRefused
 from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
 
@@ -67,7 +67,7 @@ async def test_files_are_added_changed_moved_and_removed(world: World) -> None:
     ],
     ids=range(10),
 )
-async def test_whatever_is_wrong_with_one_file_none_is_changed(world: World, last: tuple[str, ...], said: str) -> None:
+async def test_any_problem_with_one_file_changes_none(world: World, last: tuple[str, ...], said: str) -> None:
     lay(world)
     world.put("kept", "x")
     (world.root / "link").symlink_to("a.txt")
@@ -79,11 +79,11 @@ async def test_whatever_is_wrong_with_one_file_none_is_changed(world: World, las
     assert world.label("first.txt") is None
 
 
-async def test_a_file_that_somebody_else_changes_meanwhile_undoes_the_rest(world: World) -> None:
+async def test_a_file_changed_by_another_process_meanwhile_undoes_the_rest(world: World) -> None:
     """A change that comes when the first file is written already: by then the second is another than was read."""
     from mainstay.core.ports import ToolContext
     from mainstay.tools.base import SessionFileAccess
-    from mainstay.tools.tool_call_files import FileChange, ToolCallFiles
+    from mainstay.tools.tool_call_file_access import FileChange, ToolCallFiles
 
     first, second = world.put("a.txt", "a"), world.put("b.txt", "b")
     files = SessionFileAccess(lambda session: world.grounds, world.labels)
@@ -121,7 +121,7 @@ async def test_removing_what_the_session_made_is_no_sink_and_everything_else_is(
     assert not world.reach("apply_patch", patch="nonsense").sink
 
 
-async def test_a_moved_file_keeps_where_it_is_from_and_who_made_it(world: World) -> None:
+async def test_a_moved_file_keeps_its_origin_and_its_creator(world: World) -> None:
     world.put("theirs.txt", "x\n")
     world.lay(trusted_globs=("good/**",))
     await world.run("apply_patch", patch=wrapped("*** Update File: theirs.txt", "*** Move to: good/theirs.txt"))
@@ -153,7 +153,7 @@ async def test_a_patch_is_found_done_not_done_or_half_done(world: World) -> None
     ],
 )
 def test_rules_that_name_paths_see_every_file_of_a_patch(patch: str, decision: str) -> None:
-    tool = create_apply_patch_tool(None)  # type: ignore[arg-type]
+    tool = ApplyPatchTool(None)  # type: ignore[arg-type]
     policy = Policy(
         PolicyRules(deny=("apply_patch(path=src/**)",)),
         confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True),

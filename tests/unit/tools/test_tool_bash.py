@@ -12,7 +12,7 @@ import pytest
 import splintr
 from hypothesis import given
 from hypothesis import strategies as st
-from support.outside_world import Told, Workspace, call, calling, running_with
+from support.tool_world import RecordedNotes, Workspace, call, calling, running_with
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
@@ -111,7 +111,9 @@ async def test_f32_it_does_not_begin_outside(cwd: str, bash: Tool, space: Worksp
     + [{"command": "touch ran", "timeout": seconds} for seconds in (0, -1, 601, 1e9)],
     ids=str,
 )
-async def test_what_cannot_be_run_is_one_sentence(given: dict[str, object], bash: Tool, space: Workspace) -> None:
+async def test_a_command_that_cannot_run_is_one_sentence(
+    given: dict[str, object], bash: Tool, space: Workspace
+) -> None:
     with pytest.raises(ToolRefused, match="Nothing was run"):
         await call(bash, **given)
     assert list(space.work.iterdir()) == []
@@ -125,7 +127,7 @@ def test_arguments_that_do_not_fit_are_refused(input: str, bash: Tool) -> None:
         bash.parse(input)
 
 
-async def test_a_command_that_takes_too_long_is_ended_and_what_it_said_is_kept(bash: Tool) -> None:
+async def test_a_command_that_takes_too_long_is_ended_and_its_output_is_kept(bash: Tool) -> None:
     marker = f"m{uuid.uuid4().hex}"
     said = await call(bash, command=f"echo begun; sleep 1000 && : {marker}", timeout=0.3)
     assert said == "begun\n[timed out after 0.3 s; it was ended, with everything it had started]"
@@ -160,7 +162,7 @@ async def test_a_flood_is_bounded(space: Workspace) -> None:
     await sandbox.close()
 
 
-async def test_output_without_a_place_to_keep_it_is_still_shown(space: Workspace) -> None:
+async def test_output_that_cannot_be_stored_is_still_shown(space: Workspace) -> None:
     space.files.folders_of = lambda session: msgspec.structs.replace(space.grounds(session), scratch="")
     sandbox = HostSandbox()
     said = await call(create_bash_tool(space.files, sandbox, space.labels), command="seq 1 10000")
@@ -175,7 +177,7 @@ async def test_binary_output_is_not_shown_but_kept(bash: Tool, space: Workspace)
     assert kept.read_bytes() == b"\0" * 5000
 
 
-async def test_f37_nothing_meant_for_a_terminal_is_left(bash: Tool) -> None:
+async def test_f37_no_terminal_control_sequence_is_left(bash: Tool) -> None:
     words = r"\033[31mred\033[0m \033]0;title\007ok\033]8;;http://x\033\\link\033]8;;\033\\ \033]52;c;aGk=\007\n"
     bars = r"10%%\r55%%\r100%%\nab\bc\n\a"
     assert await call(bash, command=f"printf '{words}{bars}'") == "red oklink \n100%\nac"
@@ -200,19 +202,19 @@ TERMINAL = [
 
 
 @pytest.mark.parametrize(("said", "seen"), TERMINAL, ids=[str(index) for index in range(len(TERMINAL))])
-def test_what_a_terminal_would_do_is_done(said: str, seen: str) -> None:
+def test_terminal_control_characters_are_applied(said: str, seen: str) -> None:
     assert strip_terminal_codes(said) == seen
 
 
 @given(st.text(st.sampled_from("\x1b[]0;m\x07\\\r\n\b\x9b\x00ab é"), max_size=60))
-def test_nothing_controls_anything_whatever_was_said(text: str) -> None:
+def test_no_output_controls_the_terminal(text: str) -> None:
     seen = strip_terminal_codes(text)
     assert not any((char < " " and char not in "\n\t") or "\x7f" <= char <= "\x9f" for char in seen)
     assert strip_terminal_codes(seen) == seen
 
 
 @given(st.text(st.sampled_from("abé\n"), max_size=400), st.integers(10, 80), st.integers(5, 20))
-def test_what_is_shown_fits_and_begins_and_ends_as_the_whole_does(text: str, bytes_max: int, lines_max: int) -> None:
+def test_shown_output_fits_and_keeps_its_beginning_and_end(text: str, bytes_max: int, lines_max: int) -> None:
     shown = shorten_output(text, "", lines_max, bytes_max)
     if shown == text:
         assert len(text.encode()) <= bytes_max
@@ -227,8 +229,8 @@ def test_what_is_shown_fits_and_begins_and_ends_as_the_whole_does(text: str, byt
 # --- while it runs -------------------------------------------------------------------------------
 
 
-async def test_what_is_said_is_told_while_it_runs(bash: Tool, space: Workspace) -> None:
-    told = Told()
+async def test_output_is_reported_while_the_command_runs(bash: Tool, space: Workspace) -> None:
+    told = RecordedNotes()
     task = asyncio.create_task(
         call(bash, calling(told=told), command="echo one; while [ ! -e go ]; do sleep 0.01; done; echo two")
     )
@@ -238,8 +240,8 @@ async def test_what_is_said_is_told_while_it_runs(bash: Tool, space: Workspace) 
     assert await task == "one\ntwo"
 
 
-async def test_many_lines_are_told_together(bash: Tool) -> None:
-    told = Told()
+async def test_many_lines_are_reported_together(bash: Tool) -> None:
+    told = RecordedNotes()
     await call(bash, calling(told=told), command="seq 1 3000; sleep 0.25; seq 1 3000; sleep 0.25")
     assert 1 <= len(told.notes) <= 7
     assert all(len(note) <= 2_000 for note in told.notes)
@@ -248,7 +250,7 @@ async def test_many_lines_are_told_together(bash: Tool) -> None:
 @pytest.mark.parametrize("script", ["sleep 1000", "trap '' TERM; sleep 1000", "setsid sleep 1000 & sleep 1000"])
 async def test_an_abort_leaves_no_process(script: str, bash: Tool) -> None:
     marker = f"m{uuid.uuid4().hex}"
-    told = Told()
+    told = RecordedNotes()
     command = f"echo begun; : {marker}; sh -c '{marker}=1; sleep 1000' & {script}; : {marker}"
     task = asyncio.create_task(call(bash, calling(told=told), command=command))
     await asyncio.wait_for(told.came.wait(), 10)
@@ -331,7 +333,7 @@ async def test_a_clean_call_is_not_guarded_and_the_network_is_the_owners_choice(
 
 
 @pytest.fixture
-async def walled() -> AsyncIterator[BubblewrapSandbox]:
+async def sandboxed() -> AsyncIterator[BubblewrapSandbox]:
     if (reason := bubblewrap_problem()) is not None:
         pytest.skip(reason)
     sandbox = BubblewrapSandbox()
@@ -339,16 +341,16 @@ async def walled() -> AsyncIterator[BubblewrapSandbox]:
     await sandbox.close()
 
 
-async def test_behind_walls_a_guarded_command_removes_nothing_and_what_it_wrote_is_labelled(
-    space: Workspace, walled: BubblewrapSandbox
+async def test_in_a_sandbox_a_guarded_command_removes_nothing_and_its_files_are_labelled(
+    space: Workspace, sandboxed: BubblewrapSandbox
 ) -> None:
-    if not walled.can_protect_deletions:
+    if not sandboxed.can_protect_deletions:
         pytest.skip("this machine has no overlay that would hold removals back")
     (space.work / "kept").write_text("old")
     context = calling()
     context.tainted = context.protect_deletions = True
     said = await call(
-        create_bash_tool(space.files, walled, space.labels), context, command="rm kept; echo new > made; ls"
+        create_bash_tool(space.files, sandboxed, space.labels), context, command="rm kept; echo new > made; ls"
     )
     assert "made" in said
     assert "held back, because content from outside is in this conversation" in said
@@ -358,10 +360,10 @@ async def test_behind_walls_a_guarded_command_removes_nothing_and_what_it_wrote_
     assert space.labels.known[str(space.work / "made")].origin == CONVERSATION_ORIGIN
 
 
-async def test_behind_walls_a_command_has_no_network_and_what_it_says_is_kept(
-    space: Workspace, walled: BubblewrapSandbox
+async def test_in_a_sandbox_a_command_has_no_network_and_its_output_is_stored(
+    space: Workspace, sandboxed: BubblewrapSandbox
 ) -> None:
-    tool = create_bash_tool(space.files, walled, space.labels)
+    tool = create_bash_tool(space.files, sandboxed, space.labels)
     assert "lo:" in await call(tool, command="cat /proc/net/dev")
     assert "eth" not in await call(tool, command="cat /proc/net/dev")
     said = await call(tool, calling(call="long"), command="seq 1 10000")

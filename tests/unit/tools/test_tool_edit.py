@@ -84,7 +84,7 @@ async def test_a_character_that_the_encoding_lacks_is_refused(world: World) -> N
     ],
     ids=range(8),
 )
-async def test_what_is_not_clear_is_refused_with_a_hint(world: World, text: str, old: str, said: str) -> None:
+async def test_an_ambiguous_edit_is_refused_with_a_hint(world: World, text: str, old: str, said: str) -> None:
     file = world.put("f.txt", text)
     with pytest.raises(ToolRefused, match=said):
         await world.run("edit", path="f.txt", old=old, new="new")
@@ -177,7 +177,7 @@ async def test_an_abort_at_any_stage_leaves_the_old_file_or_the_new_and_nothing_
     assert (True, "old") in outcomes
 
 
-async def test_a_writer_that_is_told_to_stop_while_it_waits_changes_nothing(world: World) -> None:
+async def test_a_writer_that_is_cancelled_while_it_waits_changes_nothing(world: World) -> None:
     """The thread is held just before it gives the file its name; when the abort returns, nothing can happen."""
     from mainstay.io import confined_files as edge
 
@@ -219,7 +219,7 @@ async def test_an_edit_is_found_done_not_done_or_unclear(world: World) -> None:
 # --- labels and reach --------------------------------------------------------------------------------
 
 
-async def test_what_is_written_is_labelled_with_its_origin_and_its_maker(world: World) -> None:
+async def test_written_files_are_labelled_with_their_origin_and_creator(world: World) -> None:
     await world.run("write", path="new/f.txt", content="x", session="one")
     label = world.label("new/f.txt")
     assert label is not None

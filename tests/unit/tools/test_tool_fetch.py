@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.outside_world import call, calling
 from support.site_double import Site, moved, ok
+from support.tool_world import call, calling
 
 from mainstay.core.ports import Tool
 from mainstay.io.fetch import FetchRules
@@ -59,7 +59,7 @@ async def test_an_error_page_says_that_it_is_one() -> None:
 @pytest.mark.parametrize(
     "mime", ["application/pdf", "application/octet-stream", "application/zip", "video/mp4", "text/plain"]
 )
-async def test_what_is_no_text_is_refused_with_its_kind_and_size(mime: str) -> None:
+async def test_binary_content_is_refused_with_its_kind_and_size(mime: str) -> None:
     async with Site(ok(b"%PDF\0\1\2", mime)) as site:
         with pytest.raises(ToolRefused, match=f"{mime}, 7 bytes"):
             await call(fetching(site), url=site.url)
@@ -94,7 +94,7 @@ async def test_a_long_page_is_read_on_in_without_asking_again() -> None:
         assert len(site.heads) == 2
 
 
-async def test_what_one_session_has_read_another_asks_for_itself() -> None:
+async def test_pages_are_cached_per_session() -> None:
     async with Site(ok("x" * 40_000)) as site:
         tool = fetching(site)
         await call(tool, calling("a"), url=site.url)
@@ -102,7 +102,7 @@ async def test_what_one_session_has_read_another_asks_for_itself() -> None:
         assert len(site.heads) == 2
 
 
-async def test_only_so_many_pages_are_kept() -> None:
+async def test_a_limited_number_of_pages_is_cached() -> None:
     async with Site(ok("x" * 40_000)) as site:
         tool = fetching(site)
         for number in range(CACHED_PAGES_MAX + 1):
@@ -130,13 +130,13 @@ async def test_policy_is_asked_where_a_redirect_leads() -> None:
         assert inner.heads == []
 
 
-async def test_trouble_is_one_sentence() -> None:
+async def test_an_error_is_one_sentence() -> None:
     async with Site(b"garbage\r\n\r\n") as site:
         with pytest.raises(FetchFailed, match=r"^The server does not speak HTTP\.$"):
             await call(fetching(site), url=site.url)
 
 
-async def test_an_abort_closes_the_connection_and_keeps_nothing() -> None:
+async def test_an_abort_closes_the_connection_and_caches_nothing() -> None:
     async with Site(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", hang=True) as site:
         tool = fetching(site)
         task = asyncio.create_task(call(tool, url=site.url))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.outside_world import call, calling
+from support.tool_world import call, calling
 
 from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.tool_ports import CallDestinations, OutgoingMessage
@@ -59,7 +59,7 @@ async def test_it_needs_the_right_to_that_very_channel() -> None:
     assert tool.needs(tool.parse('{"agent": "a", "text": "x"}')) == ("send.agent",)
 
 
-async def test_what_a_tainted_conversation_says_is_labelled() -> None:
+async def test_a_message_of_a_tainted_conversation_is_labelled() -> None:
     outbox = InMemoryOutbox()
     context = calling()
     context.tainted = True
@@ -88,7 +88,7 @@ async def test_what_a_tainted_conversation_says_is_labelled() -> None:
     ],
     ids=[str(number) for number in range(12)],
 )
-async def test_what_cannot_be_sent_is_one_sentence(given: dict[str, str]) -> None:
+async def test_an_impossible_send_is_one_sentence(given: dict[str, str]) -> None:
     outbox = InMemoryOutbox()
     with pytest.raises(ToolRefused, match="Nothing was sent"):
         await call(create_message_tool(outbox), **given)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.outside_world import Workspace, call, calling, running_with
+from support.tool_world import Workspace, call, calling, running_with
 
 from mainstay.core.errors import MainstayError
 from mainstay.core.ports import Tool
@@ -66,7 +66,7 @@ async def test_a_process_is_started_written_to_polled_and_stopped(process: Tool)
     assert await call(process, action="list") == "Nothing runs in the background."
 
 
-async def test_what_it_says_at_once_is_in_the_first_answer(process: Tool) -> None:
+async def test_immediate_output_is_in_the_first_answer(process: Tool) -> None:
     assert await call(process, action="start", command="echo ready; sleep 1000", wait=10) == "[p1 running]\nready"
 
 
@@ -142,7 +142,7 @@ async def test_all_end_with_their_session(way: str, process: Tool, processes: Ba
     {"action": "write", "id": "p1", "input": ""}, {"action": "write", "id": "p1", "input": "x" * (INPUT_BYTES_MAX + 1)},
     {"action": "poll", "id": "p1", "wait": 61}, {"action": "poll", "id": "p1", "wait": -1},
 ], ids=[str(number) for number in range(10)])  # fmt: skip
-async def test_what_cannot_be_done_is_one_sentence(given: dict[str, object], process: Tool) -> None:
+async def test_an_impossible_action_is_one_sentence(given: dict[str, object], process: Tool) -> None:
     await call(process, action="start", command=ECHO, wait=0)
     with pytest.raises(ToolRefused):
         await call(process, **given)
@@ -223,7 +223,7 @@ async def test_a_session_that_ends_while_one_is_starting_has_none_left(space: Wo
 # --- how far it reaches --------------------------------------------------------------------------
 
 
-class Walls:
+class FakeSandbox:
     """A host that says of itself what a test wants it to say."""
 
     name = "walls"
@@ -247,7 +247,7 @@ async def test_writing_to_a_process_is_a_sink_unless_nothing_can_come_of_it(
     confined: bool, network: bool, guarded: bool, sink: bool, space: Workspace
 ) -> None:
     """A shell that was started while all was well must not take orders from a page."""
-    sandbox = Walls(confined=confined)
+    sandbox = FakeSandbox(confined=confined)
     processes = BackgroundProcesses(space.files, sandbox, network)  # type: ignore[arg-type]
     tool = ProcessTool(processes)
     context = calling()
@@ -267,7 +267,7 @@ async def test_writing_to_a_process_is_a_sink_unless_nothing_can_come_of_it(
 
 
 async def test_a_sandbox_that_cannot_hold_removals_is_not_asked_to(space: Workspace) -> None:
-    sandbox = Walls(confined=True, guards=False)
+    sandbox = FakeSandbox(confined=True, guards=False)
     processes = BackgroundProcesses(space.files, sandbox)  # type: ignore[arg-type]
     context = calling()
     context.protect_deletions = True

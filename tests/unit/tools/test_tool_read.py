@@ -14,7 +14,7 @@ from mainstay.core.tool_ports import FileOriginLabel
 from mainstay.io.confined_files import compute_fingerprint
 from mainstay.io.path_resolver import PathRefused
 from mainstay.tools.base import ToolRefused
-from mainstay.tools.tool_call_files import looks_secret
+from mainstay.tools.tool_call_file_access import looks_secret
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_an_empty_file_is_said_to_be_empty(world: World) -> None:
     assert await world.run("read", path="f.txt") == "(The file is empty.)"
 
 
-async def test_what_is_no_text_is_refused_with_its_kind_and_size(world: World) -> None:
+async def test_binary_content_is_refused_with_its_kind_and_size(world: World) -> None:
     world.put("a.bin", bytes(range(256)) * 4)
     world.put("a.pdf", b"%PDF-1.7 hello")
     world.put("a.db", b"SQLite format 3\0" + bytes(100))
@@ -106,7 +106,7 @@ async def test_a_folder_is_listed_and_a_missing_file_says_what_is_near(world: Wo
     assert await world.run("read", path="folder") == "file.txt\t0"
     with pytest.raises(PathRefused, match=r"Near it: file\.txt"):
         await world.run("read", path="folder/fil.txt")
-    assert world.context.untrusted  # the name was chosen by whoever made it
+    assert world.context.untrusted  # the name was chosen by its creator
 
 
 def png(width: int, height: int) -> bytes:
@@ -151,7 +151,7 @@ async def test_an_image_too_large_is_refused_and_one_cut_short_is_no_image(world
 # --- trust -----------------------------------------------------------------------------------------
 
 
-async def test_a_file_that_was_there_is_from_outside_and_one_the_agent_wrote_is_not(world: World) -> None:
+async def test_an_existing_file_is_untrusted_and_one_the_agent_wrote_is_not(world: World) -> None:
     world.put("theirs.txt", "x")
     await world.run("read", path="theirs.txt")
     assert world.context.untrusted
@@ -160,20 +160,20 @@ async def test_a_file_that_was_there_is_from_outside_and_one_the_agent_wrote_is_
     assert not world.context.untrusted
 
 
-async def test_a_file_written_under_taint_is_from_outside_when_read_again(world: World) -> None:
+async def test_a_file_written_under_taint_is_untrusted_when_read_again(world: World) -> None:
     await world.run("write", path="f.txt", content="x", tainted=True)
     await world.run("read", path="f.txt", session="another")
     assert world.context.untrusted
 
 
-async def test_a_file_that_was_changed_by_somebody_else_is_not_the_agents_any_more(world: World) -> None:
+async def test_a_file_changed_by_another_process_is_no_longer_the_agents(world: World) -> None:
     await world.run("write", path="f.txt", content="x")
     world.put("f.txt", "y")
     await world.run("read", path="f.txt")
     assert world.context.untrusted
 
 
-async def test_what_the_owner_vouches_for_is_trusted_unless_taint_wrote_it_or_it_is_others(world: World) -> None:
+async def test_files_that_the_owner_trusts_are_trusted_unless_written_under_taint_or_by_others(world: World) -> None:
     world.lay(trusted_globs=("README.md", "docs/**"), untrusted_folders=(f"{world.root}/docs/sent",))
     for path in ("README.md", "docs/a.md", "sub/README.md", "docs/sent/a.md"):
         world.put(path, "x")
@@ -198,7 +198,7 @@ async def test_a_private_label_and_a_name_of_a_secret_make_a_result_private(worl
     assert world.context.private
 
 
-def test_secrets_are_known_by_their_names_and_examples_are_none() -> None:
+def test_secrets_are_known_by_their_names_and_examples_are_excluded() -> None:
     secret = [
         ".env",
         ".env.local",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.outside_world import call, calling
+from support.tool_world import call, calling
 
 from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.tool_ports import CallDestinations, ScheduledPrompt
@@ -21,7 +21,7 @@ def reach(**given: Any) -> CallDestinations:
     return tool.reach(tool.parse(msgspec.json.encode(given).decode()), calling())
 
 
-async def test_what_is_added_is_listed_and_can_be_removed() -> None:
+async def test_an_added_schedule_is_listed_and_can_be_removed() -> None:
     scheduler = InMemoryScheduler()
     tool = create_schedule_tool(scheduler)
     said = await call(tool, action="add", when="2026-11-02T15:30", text="water\nthe plants", timezone="Europe/Lisbon")
@@ -67,7 +67,7 @@ async def test_adding_and_removing_are_sinks_and_listing_is_not() -> None:
     assert not reach(action="list").sink
 
 
-async def test_what_a_tainted_conversation_schedules_is_from_outside_when_it_is_read_again() -> None:
+async def test_a_schedule_of_a_tainted_conversation_is_untrusted_when_it_is_read_again() -> None:
     scheduler = InMemoryScheduler()
     tool = create_schedule_tool(scheduler)
     context = calling()
@@ -92,7 +92,7 @@ async def test_what_a_tainted_conversation_schedules_is_from_outside_when_it_is_
     ],
     ids=[str(number) for number in range(7)],
 )
-async def test_what_cannot_be_done_is_one_sentence(given: dict[str, str]) -> None:
+async def test_an_impossible_action_is_one_sentence(given: dict[str, str]) -> None:
     scheduler = InMemoryScheduler()
     with pytest.raises(ToolRefused):
         await call(create_schedule_tool(scheduler), **given)
@@ -100,10 +100,10 @@ async def test_what_cannot_be_done_is_one_sentence(given: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("when", ["soon", "25:00", "* * * *", "* * * * * *", "a b c d e", "2026-13-01T00:00"])
-async def test_a_time_that_is_none_is_refused(when: str) -> None:
+async def test_an_invalid_time_is_refused(when: str) -> None:
     with pytest.raises(ToolRefused):
         await call(create_schedule_tool(InMemoryScheduler()), action="add", when=when, text="x")
-    assert reach(action="add", when=when, text="x") == CallDestinations()  # nobody is asked about what cannot be
+    assert reach(action="add", when=when, text="x") == CallDestinations()  # an impossible call needs no approval
 
 
 def test_an_action_that_there_is_not_is_refused() -> None:

@@ -54,7 +54,7 @@ async def test_ls_of_what_is_no_folder_says_so(world: World) -> None:
     assert not world.context.untrusted
 
 
-async def test_names_of_others_come_from_outside_and_names_of_ours_do_not(world: World) -> None:
+async def test_file_names_of_others_are_untrusted_and_those_of_the_agent_are_not(world: World) -> None:
     await world.run("write", path="made/ours.txt", content="needle")
     for name, arguments in {"ls": {}, "glob": {"pattern": "*"}, "grep": {"pattern": "needle"}}.items():
         await world.run(name, **arguments)
@@ -135,14 +135,14 @@ async def test_grep_is_bounded_and_says_how_to_see_more(world: World) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*a", "(?P<x", "a{99999999999}", "", "x" * 3_000], ids=range(7))
-async def test_what_is_no_pattern_is_refused_in_a_sentence(world: World, pattern: str) -> None:
+async def test_an_invalid_pattern_is_refused_in_a_sentence(world: World, pattern: str) -> None:
     world.put("f", "x")
     with pytest.raises(ToolRefused) as refused:
         await world.run("grep", pattern=pattern)
     assert len(str(refused.value)) < 300
 
 
-async def test_a_pattern_that_would_take_for_ever_is_stopped_and_holds_nobody_up(world: World) -> None:
+async def test_a_pattern_that_would_take_for_ever_is_stopped_and_blocks_nothing(world: World) -> None:
     world.put("f", "a" * 60 + "!\n")
     began = time.monotonic()
     ticks = 0
@@ -195,7 +195,7 @@ async def test_grep_never_reads_what_is_protected_or_outside(world: World) -> No
 # --- all of them -------------------------------------------------------------------------------------
 
 
-async def test_all_seven_together_cost_few_tokens(world: World) -> None:
+async def test_the_file_tools_together_cost_few_tokens(world: World) -> None:
     import msgspec
 
     shown = [{"name": one.name, "description": one.description, "input": one.schema} for one in world.tools.values()]

@@ -1,11 +1,11 @@
-"""`spawn`: an errand goes out as it was given, and what comes back is labelled and paid for."""
+"""`spawn`: a sub-agent gets its task unchanged, and its report is labelled and paid for."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from support.outside_world import call, calling
+from support.tool_world import call, calling
 
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
@@ -36,13 +36,13 @@ class Sent:
         return self.report
 
 
-def test_it_may_run_again_beside_others_and_for_long() -> None:
+def test_it_may_run_again_in_parallel_and_for_long() -> None:
     tool: Tool = create_spawn_tool(Sent(SubAgentResult(text="x")))
     assert (tool.effect, tool.sink, tool.untrusted, tool.timeout_s) == ("idempotent", False, False, 3600)
     assert tool.parallel is True  # type: ignore[attr-defined]
 
 
-async def test_an_errand_is_sent_and_its_report_is_the_result() -> None:
+async def test_a_sub_agent_is_started_and_its_report_is_the_result() -> None:
     sent = Sent(SubAgentResult(text="42", usage=Usage(10, 5), cost=0.25))
     context = calling()
     assert await call(create_spawn_tool(sent), context, prompt="add up") == "42"
@@ -59,7 +59,7 @@ async def test_it_may_be_given_tools_each_once() -> None:
     assert [errand.tools for errand in sent.errands] == [("bash", "read"), ()]
 
 
-async def test_taint_goes_out_with_the_errand_and_comes_back_with_the_report() -> None:
+async def test_taint_goes_to_the_sub_agent_and_comes_back_with_the_report() -> None:
     sent = Sent(SubAgentResult(text="x", untrusted=True, private=True))
     context = calling()
     context.tainted = context.has_private_content = True
@@ -70,7 +70,7 @@ async def test_taint_goes_out_with_the_errand_and_comes_back_with_the_report() -
     assert context.private
 
 
-async def test_an_errand_that_failed_is_an_error_that_was_paid_for_too() -> None:
+async def test_a_failed_sub_agent_is_an_error_that_was_paid_for_too() -> None:
     context = calling()
     sent = Sent(SubAgentResult(text="The sub-agent failed: no model.", ok=False, cost=0.5, untrusted=True))
     with pytest.raises(ToolRefused, match="no model"):
@@ -94,7 +94,7 @@ async def test_an_abort_ends_the_child() -> None:
     [{"prompt": " "}, {"prompt": "x" * 64_001}, {"prompt": "x", "tools": ["a"] * 65}],
     ids=["empty", "long", "many"],
 )
-async def test_what_cannot_be_sent_is_one_sentence(given: dict[str, object]) -> None:
+async def test_an_impossible_send_is_one_sentence(given: dict[str, object]) -> None:
     sent = Sent(SubAgentResult(text="x"))
     with pytest.raises(ToolRefused, match="Nothing was started"):
         await call(create_spawn_tool(sent), **given)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.outside_world import Workspace, call, calling
+from support.tool_world import Workspace, call, calling
 
 from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.ports import Tool
@@ -53,7 +53,7 @@ async def test_the_same_call_sends_once(upload: Tool, outbox: InMemoryOutbox) ->
     assert [one.key for one in outbox.sent] == ["s/c1", "s/c2"]
 
 
-async def test_what_a_tainted_conversation_sends_says_so(upload: Tool, outbox: InMemoryOutbox) -> None:
+async def test_a_file_of_a_tainted_conversation_is_labelled(upload: Tool, outbox: InMemoryOutbox) -> None:
     context = calling()
     context.tainted = True
     await call(upload, context, path="report.txt")
@@ -63,7 +63,9 @@ async def test_what_a_tainted_conversation_sends_says_so(upload: Tool, outbox: I
 @pytest.mark.parametrize(
     "path", ["../secret", "/etc/passwd", "link", "missing", ".", "", "pipe", "\x00", "big", "~/.ssh/id_rsa"]
 )
-async def test_f32_nothing_else_is_sent(path: str, upload: Tool, outbox: InMemoryOutbox, space: Workspace) -> None:
+async def test_f32_files_outside_the_workspace_are_not_sent(
+    path: str, upload: Tool, outbox: InMemoryOutbox, space: Workspace
+) -> None:
     (space.root / "secret").write_text("x")
     (space.work / "link").symlink_to("/etc/passwd")
     os.mkfifo(space.work / "pipe")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.triggers import Trigger, TriggerTarget
-from mainstay.triggers.definition import (
+from mainstay.triggers.trigger_json import (
     DATA_BYTES_MAX,
     FIELDS,
     FILE_BYTES_MAX,
@@ -91,13 +91,13 @@ def test_everything_beyond_the_published_fields_is_read_too() -> None:
     assert read({**IMMEDIATE, "data": "as it is"}).data == "as it is"
 
 
-def test_null_is_as_good_as_nothing_and_a_byte_order_mark_is_no_matter() -> None:
+def test_null_means_missing_and_a_byte_order_mark_is_ignored() -> None:
     assert read({**IMMEDIATE, "schedule": None, "data": None, "paused": None}) == read(IMMEDIATE)
     assert parse_trigger("x", codecs.BOM_UTF8 + json.dumps(IMMEDIATE).encode() + b"\r\n") == read(IMMEDIATE)
 
 
 def test_a_time_that_is_over_is_read_but_nothing_new_is_made_for_it() -> None:
-    """A file may have waited while nobody was there; then the trigger's policy for missed times holds."""
+    """A file may have waited while no process ran; then the trigger's policy for missed times holds."""
     trigger = read(ONE_SHOT)
     check_is_future(trigger, 0)
     with pytest.raises(TriggerRefused, match="is over already"):
@@ -144,7 +144,7 @@ def test_cut_inside_of_the_byte_order_mark_or_empty_it_ends_too_early_as_well_f1
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_json_object_is_refused_with_a_sentence(raw: bytes, said: str) -> None:
+def test_invalid_json_is_refused_with_a_sentence(raw: bytes, said: str) -> None:
     error = refused(raw)
     assert said in str(error)
     assert error.incomplete == ("zero bytes" in said)
@@ -270,7 +270,7 @@ TRIGGERS = st.one_of(
 
 @settings(max_examples=200, deadline=None)
 @given(TRIGGERS)
-def test_what_is_written_reads_back_the_same(trigger: Trigger) -> None:
+def test_written_files_read_back_the_same(trigger: Trigger) -> None:
     raw = encode_trigger(trigger)
     assert parse_trigger("x", raw) == trigger
     assert raw.endswith(b"}\n")
@@ -292,7 +292,7 @@ def test_what_is_written_reads_back_the_same(trigger: Trigger) -> None:
         ).map(lambda fields: json.dumps(fields).encode()),
     )
 )
-def test_whatever_a_file_holds_it_is_a_trigger_or_refused_and_nothing_else(raw: bytes) -> None:
+def test_any_file_is_a_trigger_or_refused(raw: bytes) -> None:
     try:
         trigger = parse_trigger("x", raw)
     except TriggerRefused:

@@ -1,4 +1,4 @@
-"""The engine of triggers: each due time once, whatever the clock, the files, the lanes and the disk do."""
+"""The engine of triggers: each due time once, despite changes of clock, files, lanes and disk."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from mainstay.triggers.async_event_folder import AsyncEventFolder
 from mainstay.triggers.engine import TriggerEngine
 from mainstay.triggers.event_folder import EventFolder
 from mainstay.triggers.misfire_policy import TriggerEngineSettings, apply_jitter, format_due_time
-from mainstay.triggers.runner import CONCURRENT_LATE_RUNS_MAX
+from mainstay.triggers.run_executor import CONCURRENT_LATE_RUNS_MAX
 from mainstay.triggers.schedule import TriggerSchedule
+from mainstay.triggers.status_listing import list_statuses
 
 PATIENT = Limits(model_timeout_s=1e6, model_idle_timeout_s=1e6)
 
 
 @virtual
 async def test_a_periodic_trigger_fires_at_every_due_time_after_it_was_first_seen(tmp_path: Path) -> None:
-    """GUPPY-025: it enters through the same door as messages of people."""
+    """GUPPY-025: it enters the same way as messages of people."""
     async with World(tmp_path) as world:
         world.put(periodic("hourly", "0 * * * *"))
         await world.pass_s(3 * 3600 + 60)
@@ -114,7 +115,7 @@ async def test_in_a_room_every_run_is_a_thread_of_its_own(tmp_path: Path) -> Non
     ],
 )
 @virtual
-async def test_f30_what_was_missed_while_nobody_was_there_goes_by_the_policy(
+async def test_f30_times_missed_while_no_process_ran_follow_the_policy(
     tmp_path: Path, missed: Any, fired: list[int], passed: str
 ) -> None:
     world = World(tmp_path, rules=TriggerEngineSettings(catch_up_max=2))
@@ -271,7 +272,7 @@ async def test_with_jitter_each_time_is_run_once_and_as_much_later(tmp_path: Pat
 
 
 @virtual
-async def test_a_check_keeps_the_model_asleep_or_has_something_to_say(tmp_path: Path) -> None:
+async def test_a_check_skips_the_model_or_adds_its_output_to_the_prompt(tmp_path: Path) -> None:
     """U12: a cheap check can keep the model asleep; what it says is data from outside."""
     answers = iter(
         [
@@ -299,7 +300,7 @@ async def test_a_check_keeps_the_model_asleep_or_has_something_to_say(tmp_path: 
 
 
 @virtual
-async def test_a_one_shot_whose_check_finds_nothing_is_done_and_one_whose_check_fails_is_not(tmp_path: Path) -> None:
+async def test_a_one_shot_with_a_negative_check_is_done_and_one_with_a_failing_check_is_not(tmp_path: Path) -> None:
     async def check(trigger: Trigger) -> WakeCheckResult:
         return WakeCheckResult(False, trouble="its check did not end within 30 s" if trigger.name == "slow" else "")
 
@@ -366,7 +367,7 @@ async def test_a_trigger_waits_while_its_session_is_full_and_the_others_go_on(tm
 
 
 @virtual
-async def test_what_is_to_be_caught_up_with_waits_its_turn_and_is_not_overtaken(tmp_path: Path) -> None:
+async def test_catch_up_runs_keep_their_order(tmp_path: Path) -> None:
     """GUPPY-107, with the policy `all`: only what comes due while it waits is passed over."""
     world = World(tmp_path, delay_s=200.0)  # longer than from one to the next is waited for an answer
     async with world:
@@ -380,7 +381,7 @@ async def test_what_is_to_be_caught_up_with_waits_its_turn_and_is_not_overtaken(
 
 
 @virtual
-async def test_what_a_session_refuses_has_failed_and_its_file_says_why(tmp_path: Path) -> None:
+async def test_a_run_that_a_session_refuses_has_failed_and_its_file_says_why(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         await world.lanes.get("bells").record_changes(SessionChanged(status="archived"))
         world.put(periodic("hourly", "0 * * * *"), one_shot("tea", "2026-01-01T01:00:00"))
@@ -398,7 +399,7 @@ async def test_what_a_session_refuses_has_failed_and_its_file_says_why(tmp_path:
 
 
 @virtual
-async def test_a_trigger_for_another_workspace_is_left_alone(tmp_path: Path) -> None:
+async def test_a_trigger_for_another_workspace_is_ignored(tmp_path: Path) -> None:
     async with World(tmp_path, rules=TriggerEngineSettings(workspace="home")) as world:
         world.put(
             periodic("hourly", "0 * * * *", target=TriggerTarget(session="bells", workspace="work")),
@@ -412,7 +413,7 @@ async def test_a_trigger_for_another_workspace_is_left_alone(tmp_path: Path) -> 
 
 
 @virtual
-async def test_what_comes_due_while_it_is_paused_is_not_missed(tmp_path: Path) -> None:
+async def test_due_times_during_a_pause_are_not_missed(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world:
         world.put(periodic("hourly", "0 * * * *", missed="all"))
@@ -430,7 +431,7 @@ async def test_what_comes_due_while_it_is_paused_is_not_missed(tmp_path: Path) -
 
 
 @virtual
-async def test_another_schedule_begins_anew_and_other_words_do_not(tmp_path: Path) -> None:
+async def test_a_changed_schedule_starts_again_and_a_changed_text_does_not(tmp_path: Path) -> None:
     world = World(tmp_path)
     async with world:
         world.put(periodic("one", "0 * * * *", missed="all"), periodic("two", "0 * * * *", missed="all"))
@@ -458,7 +459,7 @@ async def test_a_trigger_that_is_removed_is_forgotten_but_for_what_it_did(tmp_pa
 
 
 @virtual
-async def test_a_file_that_is_away_for_a_moment_is_only_being_replaced(tmp_path: Path) -> None:
+async def test_a_briefly_missing_file_counts_as_being_replaced(tmp_path: Path) -> None:
     async with World(tmp_path, rules=TriggerEngineSettings(scan_interval_s=0.5)) as world:
         world.put(periodic("hourly", "1 * * * *"))
         await world.pass_s(58)
@@ -571,7 +572,7 @@ async def test_a_store_that_fails_is_waited_for(tmp_path: Path) -> None:
 
 
 @virtual
-async def test_the_trouble_of_one_trigger_is_its_own(tmp_path: Path) -> None:
+async def test_an_error_of_one_trigger_affects_no_other(tmp_path: Path) -> None:
     async def check(trigger: Trigger) -> WakeCheckResult:
         raise RuntimeError("a bug in the check")
 
@@ -609,7 +610,7 @@ async def test_a_run_by_hand_is_one_of_its_own_and_moves_no_mark(tmp_path: Path)
 
 
 @virtual
-async def test_a_run_by_hand_is_told_that_the_session_is_busy(tmp_path: Path) -> None:
+async def test_a_manual_run_is_refused_while_the_session_is_busy(tmp_path: Path) -> None:
     gate = Stall("done")
     async with World(tmp_path, script=lambda context, options: gate) as world:
         world.put(periodic("hourly", "0 * * * *"))
@@ -623,24 +624,20 @@ async def test_a_run_by_hand_is_told_that_the_session_is_busy(tmp_path: Path) ->
 
 
 @virtual
-async def test_what_there_is_can_be_looked_at_without_running_anything(tmp_path: Path) -> None:
+async def test_triggers_can_be_listed_without_running_anything(tmp_path: Path) -> None:
     world = World(tmp_path)
     folder = EventFolder(str(tmp_path / "events"), world.clock)
     folder.write(periodic("hourly", "0 * * * *"))
     folder.write(Trigger(name="now", kind="immediate", text="go", target=BELLS))
-    async with World(tmp_path / "elsewhere") as other:
-        pass  # only so that there is a door
-    looker = TriggerEngine(
-        AsyncEventFolder(folder, at_once), InMemoryTriggerLog(), other.door, check=wakes, clock=world.clock
-    )
-    found = await looker.scan_status()
+    files, log = AsyncEventFolder(folder, at_once), InMemoryTriggerLog()
+    found = await list_statuses(files, log, world.clock, TriggerEngineSettings())
     assert [(one.name, one.next) for one in found] == [("hourly", START_MS + 3_600_000), ("now", 0)]
     assert await world.runs() == []
     assert world.files() == ["hourly.json", "now.json"]
 
 
 @virtual
-async def test_a_trigger_that_was_only_looked_at_begins_when_it_is_run(tmp_path: Path) -> None:
+async def test_a_trigger_that_was_only_listed_starts_when_it_is_run(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         pass
     folder, log = EventFolder(str(tmp_path / "events"), world.clock), InMemoryTriggerLog()

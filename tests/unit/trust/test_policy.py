@@ -1,4 +1,4 @@
-"""May this call happen: the strictest of tool, workspace and person, and where data may go."""
+"""Decisions about a call: the strictest of tool, workspace and person, and where data may go."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXAMPLES = 1000 if os.environ.get("MAINSTAY_TEST_ALL") else 100
 # --- rules ---------------------------------------------------------------------------------------
 
 
-async def test_tools_handed_over_in_code_are_allowed_and_others_are_denied_until_a_rule_names_them() -> None:
+async def test_tools_given_in_code_are_allowed_and_others_are_denied_until_a_rule_names_them() -> None:
     assert (await judged(WRITE, {"path": "a"})).decision == "allow"
     refused = await judged(PLUGIN, {"query": "x"})
     assert refused.decision == "deny"
@@ -101,7 +101,7 @@ async def test_a_capability_that_is_not_granted_is_denied_by_name() -> None:
     assert (await judged(Plain("post", "send"), {}, rules)).decision == "deny"
 
 
-async def test_a_tool_may_need_something_else_for_every_call() -> None:
+async def test_a_tool_may_need_another_capability_for_every_call() -> None:
     class Post(Plain):
         def needs(self, arguments: dict[str, str]) -> tuple[str, ...]:
             return (f"send.{arguments['to']}",)
@@ -155,7 +155,7 @@ async def test_grants_are_added_while_it_runs_and_a_bad_one_changes_nothing() ->
     assert decide() == "ask"
 
 
-async def test_a_sub_agent_is_denied_what_somebody_would_have_to_be_asked_about() -> None:
+async def test_a_sub_agent_is_denied_calls_that_need_an_approval() -> None:
     alone = PolicyContext(is_sub_agent=True, cwd="/w")
     refused = await judged(WRITE, {"path": "a"}, PolicyRules(ask=("write",)), alone)
     assert refused.decision == "deny"
@@ -285,7 +285,7 @@ async def test_f55_under_taint_commands_that_could_do_harm_are_asked_about(
     assert verdict.reason.endswith(".")
 
 
-async def test_a_named_removal_is_let_through_the_guard_and_nothing_else_that_comes_with_it() -> None:
+async def test_a_named_removal_passes_the_guard_and_nothing_that_comes_with_it() -> None:
     named = tainted("delete old.log")
     for more in ("ls", "python x.py", "python -c x", "./x", "cp a b", "echo > f"):
         verdict = await judged(BASH, {"command": f"rm old.log; {more}"}, None, named)
@@ -293,7 +293,7 @@ async def test_a_named_removal_is_let_through_the_guard_and_nothing_else_that_co
 
 
 async def test_a_file_that_the_session_made_names_nothing_but_itself() -> None:
-    """An appointment, a memory or a room is not a file, whatever it is called."""
+    """An appointment, a memory or a room is not a file, under any name."""
     here = PolicyContext(tainted=True, cwd="/w", is_own_file=lambda path: True)
     assert (await judged(MESSAGE, {"to": "made.txt"}, None, here)).decision == "ask"
     assert (await judged(BASH, {"command": "curl made.txt"}, None, here, ONLINE)).decision == "ask"
@@ -308,7 +308,7 @@ async def test_a_removal_is_named_where_it_happens() -> None:
     assert (await judged(BASH, {"command": "rm -r /build"}, None, named)).decision == "ask"
 
 
-async def test_what_is_asked_about_twice_cannot_be_allowed_for_good_by_one_rule() -> None:
+async def test_a_call_with_two_reasons_to_ask_cannot_be_always_allowed_by_one_rule() -> None:
     asked = await judged(FETCH, {"url": "https://evil.com/"}, PolicyRules(ask=("fetch",)), tainted())
     assert (asked.decision, asked.always_rule) == ("ask", "")
     assert "did not name this destination" in asked.reason
@@ -416,7 +416,7 @@ def test_taint_never_makes_anything_easier(
 
 @given(MANY, MANY, PLACES, CASE, st.booleans())
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_what_always_would_add_lets_this_very_call_pass(
+def test_an_always_allow_rule_matches_the_approved_call(
     allow: tuple[str, ...], ask: tuple[str, ...], place: SandboxGuarantees, case: int, is_tainted: bool
 ) -> None:
     rules = PolicyRules(allow=allow, ask=ask)

@@ -43,7 +43,7 @@ EXAMPLES = 2000 if os.environ.get("MAINSTAY_TEST_ALL") else 150
         ("x" * 2000, "longer"),
     ],
 )
-def test_a_rule_that_is_none_is_refused_in_one_sentence(text: str, said: str) -> None:
+def test_an_invalid_rule_is_refused_in_one_sentence(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as raised:
         ToolRule.parse(text)
     assert "\n" not in str(raised.value)
@@ -90,7 +90,7 @@ async def test_tools_are_named_by_globs_or_by_what_they_need(rule: str, matches:
     assert await allowed(PLUGIN, {}, rule) is matches
 
 
-async def test_a_capability_is_denied_with_all_that_lies_below_it_and_allowed_only_as_it_is_named() -> None:
+async def test_a_capability_is_denied_with_all_below_it_and_allowed_only_as_it_is_named() -> None:
     slack = Plain("post", "send.slack")
     assert await denied(slack, {}, "cap:send")
     assert await denied(Plain("post", "send"), {}, "cap:send.*")
@@ -202,7 +202,7 @@ async def test_allowing_a_program_allows_nothing_that_hides_behind_it(command: s
         "$X push",
     ],
 )
-async def test_denying_a_command_denies_it_wherever_it_runs(command: str) -> None:
+async def test_denying_a_command_denies_it_in_every_position(command: str) -> None:
     assert await denied(BASH, {"command": command}, "bash(git push *)")
     assert await denied(BASH, {"command": command}, "bash(git push)"), "a refusal covers whatever follows"
 
@@ -290,7 +290,7 @@ def test_paths_are_matched_by_where_they_lead(pattern: str, path: str, narrow: b
     assert path_matches(pattern, path, "/w", broad=True) is broad
 
 
-async def test_folders_that_a_deny_rule_leaves_open_may_be_none() -> None:
+async def test_a_deny_rule_may_leave_no_folder_open() -> None:
     assert await denied(WRITE, {"path": "secrets/key.pem"}, "write(**/secrets/**/key.pem)")
     assert await denied(BASH, {"command": "cat secrets/key.pem"}, "bash(cat **/secrets/**/key.pem)")
     assert await denied(FETCH, {"url": "https://a.com/x/admin"}, "fetch(https://a.com/**/x/**/admin)")
@@ -305,7 +305,7 @@ async def test_a_rule_about_paths_looks_at_every_one_of_several() -> None:
     assert not await allowed(WRITE, {}, "write(docs/**)")
 
 
-async def test_a_tool_may_say_what_else_a_call_is_about() -> None:
+async def test_a_tool_may_name_further_subjects_of_a_call() -> None:
     class Patch(Plain):
         def subjects(self, arguments: dict[str, str]) -> dict[str, list[str]]:
             return {"path": arguments["patch"].split()}
@@ -481,7 +481,7 @@ def test_any_text_is_a_rule_or_refused(text: str) -> None:
 
 @given(st.text(max_size=60))
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_any_text_is_an_address_or_none(text: str) -> None:
+def test_any_text_is_an_address_or_refused(text: str) -> None:
     for url in (text, f"https://{text}", f"https://docs.python.org{text}"):
         found = split_url(url)
         if url_matches(DOCS, url, broad=False):

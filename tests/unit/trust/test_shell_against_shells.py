@@ -1,4 +1,4 @@
-"""Scripts run in real shells with a PATH of programs that only write down that they ran: whatever ran was foreseen."""
+"""Scripts run in real shells with a PATH of programs that record their run: every run was predicted."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ CORNERS = [
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_whatever_a_shell_ran_was_foreseen_in_every_corner_of_the_grammar(world: World, shell: str) -> None:
+def test_every_program_that_a_shell_ran_was_predicted_for_the_whole_grammar(world: World, shell: str) -> None:
     missed = [script for script in CORNERS if not foreseen(analyse_script(script), world.run(shell, script))]
     assert missed == []
 
@@ -329,7 +329,7 @@ def generated(random: random.Random, depth: int) -> str:
 
 
 @pytest.mark.parametrize("shell", SHELLS[:2])
-def test_whatever_a_shell_ran_of_a_generated_script_was_foreseen(world: World, shell: str) -> None:
+def test_every_program_that_a_shell_ran_of_a_generated_script_was_predicted(world: World, shell: str) -> None:
     chance = random.Random(4)
     clear = 0
     for _ in range(SCRIPTS):

@@ -79,7 +79,7 @@ def programs(script: str) -> list[str]:
         "coproc rm -rf x",
     ],
 )
-def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
+def test_a_removal_is_found_in_every_position(script: str) -> None:
     found = analyse_script(script)
     assert "rm" in [simple.program for simple in found.commands]
     assert found.removals
@@ -261,7 +261,7 @@ def test_a_removal_is_found_wherever_it_hides(script: str) -> None:
         "x" * 70_000,
     ],
 )
-def test_what_cannot_be_known_is_said(script: str) -> None:
+def test_unknown_effects_are_reported(script: str) -> None:
     found = analyse_script(script)
     assert found.opaque_reasons
     for sentence in found.opaque_reasons:
@@ -315,7 +315,7 @@ def test_ordinary_commands_are_understood(script: str) -> None:
     assert analyse_script(script).opaque_reasons == ()
 
 
-def test_a_command_is_known_by_its_words_whatever_their_quotes() -> None:
+def test_a_command_is_known_by_its_words_in_any_quotes() -> None:
     found = analyse_script("""git commit -m 'it'"'"'s' --author=A\\ B "x${Y}z" *.py $'a\\tb'""")
     assert found.commands[0].argv == ("git", "commit", "-m", "it's", "--author=A B", None, None, "a\tb")
 
@@ -383,7 +383,7 @@ def test_a_wrapper_says_that_it_is_one_and_a_privileged_one_does_not() -> None:
         ("echo a | xargs rm", ("?",)),
     ],
 )
-def test_what_a_script_removes(script: str, removes: tuple[str, ...]) -> None:
+def test_removals_of_a_script(script: str, removes: tuple[str, ...]) -> None:
     assert analyse_script(script).removals == removes
 
 
@@ -432,7 +432,7 @@ def test_what_a_script_removes(script: str, removes: tuple[str, ...]) -> None:
         ("git status", ()),
     ],
 )
-def test_whom_a_script_talks_to(script: str, reaches: tuple[str, ...]) -> None:
+def test_the_hosts_that_a_script_contacts(script: str, reaches: tuple[str, ...]) -> None:
     assert analyse_script(script).destinations == reaches
 
 
@@ -457,7 +457,7 @@ def test_whom_a_script_talks_to(script: str, reaches: tuple[str, ...]) -> None:
         ("cat a", ()),
     ],
 )
-def test_what_a_script_writes(script: str, writes: tuple[str, ...]) -> None:
+def test_writes_of_a_script(script: str, writes: tuple[str, ...]) -> None:
     assert analyse_script(script).written_paths == writes
 
 
@@ -533,7 +533,7 @@ WORDS = st.sampled_from(["a", "b c", "it's", "-rf", '"', "$X", "*", "", "\\", "Ã
 
 @given(st.lists(WORDS, max_size=6))
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_f38_what_is_shown_of_a_command_reads_as_the_very_words_that_are_judged(words: list[str]) -> None:
+def test_f38_the_shown_command_reads_as_the_words_that_are_judged(words: list[str]) -> None:
     import shlex
 
     script = shlex.join(["prog", *words])

@@ -1,4 +1,4 @@
-"""A process that dies while answers are judged: the next one judges what is on disk, and asks for nothing again."""
+"""A process that dies during judging: the next one judges what is on disk, and asks the model for nothing again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-from support.judged_world import Heard, World, by_answer, envelope, jury, verdicts, words
+from support.judge_world import PublicWatcher, World, by_answer, envelope, panel_of, verdicts, words
 from support.kernel_world import make_store, turns, virtual
 
 from mainstay.agent.system_clock import SystemClock
@@ -77,7 +77,7 @@ def test_a_crash_at_any_moment_changes_nothing_of_what_comes_of_a_judged_turn(
             await asyncio.sleep(0)
             return scores[exhibit.answer]
 
-        world = World(answers, more=jury(judge, streaming=streaming))
+        world = World(answers, more=panel_of(judge, streaming=streaming))
         async with world:
             world.watch()  # so that everything is written at once, and not when there is time
             await world.send("go", id="m1")
@@ -86,8 +86,8 @@ def test_a_crash_at_any_moment_changes_nothing_of_what_comes_of_a_judged_turn(
         kept = await world.journal()
         before = [parts_text(one.parts) for one in kept if isinstance(one, MessageAdded) and one.role == "assistant"]
         judged = len(verdicts(kept))
-        async with world.after(answers, more=jury(judge, streaming=streaming)) as after:
-            heard = Heard(after)
+        async with world.after(answers, more=panel_of(judge, streaming=streaming)) as after:
+            heard = PublicWatcher(after)
             await finish(after)
             await check(after)
             again = [options.step for options in after.provider.asked]
@@ -111,13 +111,13 @@ def test_an_answer_that_was_on_disk_and_not_judged_is_judged_by_the_next_process
             await asyncio.Event().wait()
             return 0.0
 
-        world = World(["the answer"], store=make_store(kind, tmp_path), clock=SystemClock(), more=jury(hangs))
+        world = World(["the answer"], store=make_store(kind, tmp_path), clock=SystemClock(), more=panel_of(hangs))
         async with world:
             await world.send("go", id="m1")
             await reached.wait()
             await world.lanes.get("s").record_changes()
             await world.crash()
-        async with world.after([], more=jury(by_answer({"the answer": 0.8}))) as after:
+        async with world.after([], more=panel_of(by_answer({"the answer": 0.8}))) as after:
             assert (await after.kinds())[-1] == "MessageAdded"
             reply = await after.ask("go", id="m1")
             assert (reply.text, reply.outcome) == ("the answer", Answered(0.8))
@@ -129,7 +129,7 @@ def test_an_answer_that_was_on_disk_and_not_judged_is_judged_by_the_next_process
 
 
 @virtual
-async def test_an_answer_that_waited_for_judges_stands_if_there_are_none_any_more() -> None:
+async def test_an_answer_that_waited_for_judges_stands_without_judges() -> None:
     reached = asyncio.Event()
 
     async def hangs(exhibit: JudgeInput) -> float:
@@ -137,7 +137,7 @@ async def test_an_answer_that_waited_for_judges_stands_if_there_are_none_any_mor
         await asyncio.Event().wait()
         return 0.0
 
-    world = World(["the answer"], more=jury(hangs))
+    world = World(["the answer"], more=panel_of(hangs))
     async with world:
         await world.send("go", id="m1")
         await reached.wait()
@@ -158,25 +158,25 @@ async def test_a_process_that_closes_while_judges_think_leaves_the_judging_to_th
         await asyncio.Event().wait()
         return 0.0
 
-    world = World(["the answer"], more=jury(hangs))
+    world = World(["the answer"], more=panel_of(hangs))
     async with world:
         await world.send("go", id="m1")
         await reached.wait()
         await world.lanes.close()
-    async with world.after([], more=jury(by_answer({"the answer": 1.0}))) as after:
+    async with world.after([], more=panel_of(by_answer({"the answer": 1.0}))) as after:
         await finish(after)
         assert [one for one in await after.kinds() if one in ("Judged", "TurnEnded")] == ["Judged", "TurnEnded"]
         assert not after.provider.asked
         await after.check_replay()
 
 
-class Purses:
-    """An account that counts what is put aside and not settled."""
+class OpenReservations:
+    """Counts reservations that are not settled."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
 
-    async def open_turn_budget(self, session: Any) -> Purses:
+    async def open_turn_budget(self, session: Any) -> OpenReservations:
         return self
 
     def try_reserve(self, estimate: Any) -> Reserved:
@@ -201,10 +201,10 @@ class Purses:
 
 
 @pytest.mark.parametrize("how", ["abort", "steer", "close"])
-def test_judges_that_are_called_off_close_what_they_had_put_aside(how: str) -> None:
+def test_cancelled_judges_settle_their_reservations(how: str) -> None:
     @virtual
     async def scene() -> None:
-        accounts = Purses()
+        accounts = OpenReservations()
         stall = Stall()
         judge = ScriptedProvider([stall, '{"score": 1}'])
         panel = ConcurrentJudgePanel(
@@ -239,9 +239,9 @@ def verdict_events(events: list[Any]) -> list[Judged]:
 
 
 @virtual
-async def test_whoever_reads_the_journal_as_it_may_be_told_reads_no_failed_attempt() -> None:
+async def test_a_reader_of_the_public_journal_reads_no_failed_attempt() -> None:
     scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
-    async with World(answers, more=jury(by_answer(scores))) as world:
+    async with World(answers, more=panel_of(by_answer(scores))) as world:
         await world.ask("go")
         records = await world.records()
         hidden = hidden_seqs(records)
@@ -257,9 +257,9 @@ async def test_whoever_reads_the_journal_as_it_may_be_told_reads_no_failed_attem
 
 
 @virtual
-async def test_a_curtain_gives_everything_back_in_order_wherever_one_begins_to_listen() -> None:
+async def test_the_draft_filter_releases_everything_in_order_from_any_starting_point() -> None:
     scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
-    async with World(answers, more=jury(by_answer(scores))) as world:
+    async with World(answers, more=panel_of(by_answer(scores))) as world:
         await world.ask("go")
         records = await world.records()
         events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in records]
@@ -273,9 +273,9 @@ async def test_a_curtain_gives_everything_back_in_order_wherever_one_begins_to_l
 
 
 @virtual
-async def test_whatever_a_watcher_missed_it_is_not_shown_an_attempt_that_failed() -> None:
+async def test_a_watcher_that_missed_any_events_is_not_shown_a_failed_attempt() -> None:
     scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
-    async with World(answers, more=jury(by_answer(scores))) as world:
+    async with World(answers, more=panel_of(by_answer(scores))) as world:
         await world.ask("go")
         events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in await world.records()]
         for begin in range(len(events)):
@@ -291,8 +291,8 @@ async def test_whatever_a_watcher_missed_it_is_not_shown_an_attempt_that_failed(
 
 
 @virtual
-async def test_whoever_missed_only_what_is_on_no_disk_is_told_the_answer_that_passed() -> None:
-    async with World(["good"], more=jury(by_answer({"good": 0.9}))) as world:
+async def test_a_watcher_that_missed_only_partial_events_is_told_the_answer_that_passed() -> None:
+    async with World(["good"], more=panel_of(by_answer({"good": 0.9}))) as world:
         await world.ask("go")
         events = [msgspec.structs.replace(one.event, session="s", sequence=one.seq) for one in await world.records()]
         curtain = DraftFilter()
@@ -333,10 +333,10 @@ def look() -> str:
 
 @pytest.mark.parametrize("limits", [Limits(steps_max=1), Limits(tool_calls_max=1)], ids=["steps", "calls"])
 @pytest.mark.parametrize("judging", [True, False], ids=["judged", "not judged"])
-def test_a_last_word_that_was_on_disk_when_its_process_died_ends_the_turn_as_exhausted(
+def test_a_final_answer_on_disk_when_its_process_died_ends_the_turn_as_exhausted(
     limits: Limits, *, judging: bool
 ) -> None:
-    more = jury(by_answer({})) if judging else None
+    more = panel_of(by_answer({})) if judging else None
 
     @virtual
     async def scene() -> None:
@@ -366,7 +366,7 @@ async def test_an_answer_of_the_wrong_shape_that_was_on_disk_is_not_judged_but_a
         await asyncio.Event().wait()
         return 0.0
 
-    world = World(["no number"], more=jury(hangs))
+    world = World(["no number"], more=panel_of(hangs))
     async with world:
         await world.send("go", id="m1")
         await reached.wait()
@@ -376,7 +376,7 @@ async def test_an_answer_of_the_wrong_shape_that_was_on_disk_is_not_judged_but_a
     def review(text: str) -> str | None:
         return None if text.isdigit() else "this is no number"
 
-    async with world.after(["7"], more=jury(by_answer({"7": 0.9, "no number": 1.0}))) as after:
+    async with world.after(["7"], more=panel_of(by_answer({"7": 0.9, "no number": 1.0}))) as after:
         ticket = await after.lanes.get("s").accept(envelope("go", "s", id="m1"), review)
         reply = await ticket.reply
         assert (reply.text, reply.outcome) == ("7", Answered(0.9))
@@ -386,7 +386,7 @@ async def test_an_answer_of_the_wrong_shape_that_was_on_disk_is_not_judged_but_a
 @virtual
 async def test_a_verdict_that_was_changed_afterwards_is_noticed() -> None:
     scores = {"answer 1": 0.1, "answer 2": 0.4, "answer 3": 0.9}
-    async with World(answers, more=jury(by_answer(scores))) as world:
+    async with World(answers, more=panel_of(by_answer(scores))) as world:
         await world.ask("go")
         records = await world.records()
         assert (await replay_journal(records)).is_identical

@@ -16,7 +16,7 @@ from mainstay.core.messages import ToolCall
 from mainstay.core.ports import ModelInfo, ToolContext
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import Call
-from mainstay.turn.tool_catalogue import ToolCatalogue
+from mainstay.turn.tool_search import ToolCatalogue
 from mainstay.turn.toolbox import PreparedCall, Toolbox
 
 
@@ -27,14 +27,14 @@ def make(name: str, about: str) -> FunctionTool:
     return FunctionTool(work, name=name, description=about, effect="pure")
 
 
-class Foreign(FunctionTool):
-    """One from elsewhere."""
+class ExternalTool(FunctionTool):
+    """An external tool."""
 
     origin = "mcp:desk"
 
 
-def from_elsewhere(tool: FunctionTool) -> Foreign:
-    return Foreign(tool.function, name=f"desk__{tool.name}", description=tool.description, effect="pure")
+def as_external(tool: FunctionTool) -> ExternalTool:
+    return ExternalTool(tool.function, name=f"desk__{tool.name}", description=tool.description, effect="pure")
 
 
 KINDS = ["invoice", "calendar", "weather", "ticket", "photo", "contact", "order", "route", "song", "recipe"]
@@ -62,7 +62,7 @@ def test_with_more_than_tools_inline_max_the_request_carries_two_and_a_hello_is_
 
 
 @virtual
-async def test_what_was_found_is_called_by_one_stable_tool() -> None:
+async def test_a_found_tool_is_called_through_one_stable_tool() -> None:
     script = [
         Call("tool_search", {"query": "find an invoice"}),
         Call("call_tool", {"name": "find_invoice", "arguments": {"text": "x", "count": 3}}),
@@ -94,15 +94,15 @@ def test_a_call_that_cannot_be_made_is_a_result_that_says_why(given: dict[str, A
     assert says in getattr(refused, "content", "")
 
 
-# --- our own, and those from elsewhere -----------------------------------------------------------
+# --- built-in and external tools ------------------------------------------------------------------
 
 OURS = FIFTY[:4]
-MIXED = [*OURS, *(from_elsewhere(tool) for tool in FIFTY[4:])]
+MIXED = [*OURS, *(as_external(tool) for tool in FIFTY[4:])]
 NAMES = [tool.name for tool in OURS]
 
 
 @virtual
-async def test_our_own_tools_stay_where_they_are_and_those_from_elsewhere_are_searched() -> None:
+async def test_built_in_tools_stay_in_the_request_and_external_ones_are_searched() -> None:
     script = [
         Call("create_invoice", {"text": "a"}),
         Call("tool_search", {"query": "create an invoice, find a photo"}),
@@ -131,7 +131,7 @@ def test_only_what_is_searched_is_counted_and_named_there() -> None:
 
 
 @virtual
-async def test_with_too_many_tools_of_our_own_all_of_them_are_searched() -> None:
+async def test_with_too_many_built_in_tools_all_of_them_are_searched() -> None:
     limits = Limits(tools_inline_max=3)
     async with World([Call("tool_search", {"query": "create an invoice"}), "done"], MIXED, limits=limits) as world:
         await world.ask("hi")
@@ -144,7 +144,7 @@ async def test_with_too_many_tools_of_our_own_all_of_them_are_searched() -> None
 async def test_our_own_tools_that_take_too_much_of_a_small_window_are_searched_too() -> None:
     from mainstay.testing import ScriptedProvider
 
-    many = [*FIFTY[:20], *(from_elsewhere(tool) for tool in FIFTY[20:])]
+    many = [*FIFTY[:20], *(as_external(tool) for tool in FIFTY[20:])]
     small = ScriptedProvider(lambda c, o: "ok", info=ModelInfo(name="gpt-4.1-mini", window=4096))
     async with World(small, many) as world:
         await world.ask("hi")
@@ -152,7 +152,7 @@ async def test_our_own_tools_that_take_too_much_of_a_small_window_are_searched_t
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["ours-first", "all-first"])
-async def test_whoever_has_to_search_for_our_own_tools_finds_them_beside_one_who_need_not(first: bool) -> None:
+async def test_a_session_that_must_search_for_built_in_tools_finds_them_beside_one_that_need_not(first: bool) -> None:
     """Two sessions share the tools, and the model of one of them has a small window."""
     box = Toolbox(MIXED, Limits())
     for ours in (first, not first):
@@ -163,7 +163,7 @@ async def test_whoever_has_to_search_for_our_own_tools_finds_them_beside_one_who
     assert '"name":"create_invoice"' in found
 
 
-def test_a_tool_that_is_not_there_is_answered_with_the_first_forty_and_how_many_more() -> None:
+def test_an_unknown_tool_is_answered_with_the_first_forty_and_the_number_of_others() -> None:
     refused = Toolbox(FIFTY, Limits()).prepare(ToolCall("c", "xyzzy", "{}"))
     assert getattr(refused, "content", "").endswith("share_route and 10 more.")
     few = Toolbox(FIFTY[:2], Limits()).prepare(ToolCall("c", "xyzzy", "{}"))
@@ -185,7 +185,7 @@ async def test_schemas_that_take_too_much_of_a_small_window_become_a_catalogue_t
         assert len(large.asked[0].tools) == 20
 
 
-class Kept:
+class StoredResults:
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], str] = {}
         self.trouble: Exception | None = None
@@ -206,7 +206,7 @@ def talkative(chars: int) -> FunctionTool:
 RESULT = make("result", "Read on.")
 
 
-async def looked(kept: Kept, chars: int, limits: Limits) -> tuple[World, str]:
+async def looked(kept: StoredResults, chars: int, limits: Limits) -> tuple[World, str]:
     world = World([Call("look"), "done"], limits=limits)
     tools = Toolbox([talkative(chars)], limits, memory=[RESULT], store_result=kept.keep)
     import msgspec
@@ -220,7 +220,7 @@ async def looked(kept: Kept, chars: int, limits: Limits) -> tuple[World, str]:
 
 @virtual
 async def test_a_result_over_its_bound_is_kept_whole_for_paging() -> None:
-    kept = Kept()
+    kept = StoredResults()
     _, shown = await looked(kept, 100_000, Limits(tool_result_bytes_max=10_000))
     whole = kept.values["s", "call_1_1_0"]
     assert len(whole) == 100_000
@@ -231,15 +231,15 @@ async def test_a_result_over_its_bound_is_kept_whole_for_paging() -> None:
 
 
 @virtual
-async def test_what_is_over_kept_bytes_max_is_cut_there() -> None:
-    kept = Kept()
+async def test_a_result_over_kept_bytes_max_is_cut_there() -> None:
+    kept = StoredResults()
     await looked(kept, 100_000, Limits(tool_result_bytes_max=1000, kept_bytes_max=50_000))
     assert len(kept.values["s", "call_1_1_0"].encode()) < 50_100
 
 
 @virtual
 async def test_a_result_that_cannot_be_kept_is_still_a_result() -> None:
-    kept = Kept()
+    kept = StoredResults()
     kept.trouble = StoreFailed("the disk is gone")
     _, shown = await looked(kept, 100_000, Limits(tool_result_bytes_max=1000))
     assert "cut here" in shown

@@ -71,7 +71,7 @@ def pydantic_model() -> Any:
     ],
     ids=lambda value: value.__name__ if callable(value) else repr(value),
 )
-def test_what_a_tool_returns_becomes_text(value: Any, text: str) -> None:
+def test_the_return_value_of_a_tool_becomes_text(value: Any, text: str) -> None:
     async def it() -> Any:
         return value() if callable(value) else value
 
@@ -286,7 +286,7 @@ async def test_a_tool_that_is_not_async_runs_in_a_thread_of_its_own_and_the_loop
         assert threads != [threading.main_thread().name]
 
 
-async def test_a_thread_that_does_not_come_back_is_abandoned_and_other_tools_still_work() -> None:
+async def test_a_thread_that_does_not_return_is_abandoned_and_other_tools_still_work() -> None:
     let_go = threading.Event()
     cancelled: list[bool] = []
 
@@ -394,7 +394,7 @@ async def test_a_tool_sees_the_context_variables_of_its_caller() -> None:
 
 
 @virtual
-async def test_a_tool_knows_who_it_is_and_its_key_is_its_own() -> None:
+async def test_a_tool_knows_its_context_and_its_key_is_its_own() -> None:
     seen: list[tuple[str, int, int, str, str]] = []
 
     @tool
@@ -511,7 +511,7 @@ def test_a_schema_comes_from_the_type_hints_and_the_docstring() -> None:
     assert search("still a function") == "still a function"
 
 
-def test_an_effect_that_nobody_declared_is_unsafe() -> None:
+def test_an_undeclared_effect_is_unsafe() -> None:
     @tool
     def f() -> None: ...
 

@@ -22,7 +22,7 @@ from mainstay.backends.base import (
     truncate_bytes,
 )
 from mainstay.backends.factory_context import BackendFactoryContext
-from mainstay.backends.mcp.data_source import McpDataSource, McpResourceSummary, McpToolSummary
+from mainstay.backends.mcp.data_source_protocol import McpDataSource, McpResourceSummary, McpToolSummary
 from mainstay.backends.mcp.manifest import McpBackendSettings
 from mainstay.core.json_types import JsonObject
 from mainstay.core.ports import Effect, Tool, ToolContext

@@ -30,7 +30,7 @@ from mainstay.backends.rest.manifest import RestSettings
 from mainstay.backends.rest.openapi import JSON_BYTES_MAX, ApiOperation, OpenApiDocument, OperationDetails
 from mainstay.backends.rest.request_builder import RequestBuilder
 from mainstay.backends.rest.response_formatter import OwnerHeaderMasker, format_response
-from mainstay.backends.rest.schemas import SchemaFormatter
+from mainstay.backends.rest.schema_converters import SchemaFormatter
 from mainstay.backends.rest.scope import RestScopeMatcher
 from mainstay.core.errors import ConfigError
 from mainstay.core.json_types import JsonObject, JsonValue

@@ -23,7 +23,7 @@ from mainstay.backends.rest.openapi import (
     RequestBody,
     has_dot_segments,
 )
-from mainstay.backends.rest.schemas import JsonSchemaBuilder, SchemaTooLarge
+from mainstay.backends.rest.schema_converters import JsonSchemaBuilder, SchemaTooLarge
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.io.http_client import OVERRIDE_HEADERS, HttpRequest
 from mainstay.io.urls import ParsedUrl

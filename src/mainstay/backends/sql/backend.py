@@ -26,7 +26,7 @@ from mainstay.backends.base import (
 from mainstay.backends.factory_context import BackendFactoryContext
 from mainstay.backends.sql.catalog import Catalog, Relation, SqlNameFormatter
 from mainstay.backends.sql.csv_results import format_csv
-from mainstay.backends.sql.engine import ResultPageRequest, SqlEngine
+from mainstay.backends.sql.engine import ResultPageRequest, SqlDatabase
 from mainstay.backends.sql.manifest import SqlSettings
 from mainstay.backends.sql.mysql import MysqlEngine
 from mainstay.backends.sql.parser import load_sqlglot
@@ -178,7 +178,7 @@ class SqlBackend:
         return catalog, scope
 
 
-def _create_engine(name: str, settings: SqlSettings) -> SqlEngine:
+def _create_engine(name: str, settings: SqlSettings) -> SqlDatabase:
     url, scope, timeout_s, write = settings.url, settings.scope, settings.timeout_s, settings.write
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.backends.base import NAME_CHARS_MAX, clean_line, clean_name
-from mainstay.backends.sql.dialects import CHANGE_KEYWORDS, MYSQL, POSTGRES, SQLITE, SqlDialect
+from mainstay.backends.sql.statement_allowlists import CHANGE_KEYWORDS, MYSQL, POSTGRES, SQLITE, SqlDialect
 
 RelationKind = Literal["table", "view", "materialized view", "foreign table", "virtual table", "shadow table"]
 NameFolding = Callable[[str], str]  # how a database compares names: case folding or none

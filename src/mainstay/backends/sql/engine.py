@@ -14,9 +14,9 @@ import msgspec
 from mainstay.backends.base import BackendRefused, clean_line
 from mainstay.backends.sql.catalog import Catalog, IndexOrForeignKey, Relation
 from mainstay.backends.sql.csv_results import ResultRows
-from mainstay.backends.sql.dialects import SqlDialect
 from mainstay.backends.sql.manifest import SqlScope
 from mainstay.backends.sql.scope import SqlScopeMatcher
+from mainstay.backends.sql.statement_allowlists import SqlDialect
 from mainstay.backends.sql.statement_checker import CheckedStatement, StatementChecker
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class ResultPageRequest(msgspec.Struct, frozen=True):
     rows_max: int
 
 
-class SqlEngine(Protocol):
+class SqlDatabase(Protocol):
     """One database. Each call uses its own connection, so that no session state is left for the next call."""
 
     dialect: SqlDialect

@@ -15,7 +15,6 @@ import msgspec
 from mainstay.backends.base import clean_name
 from mainstay.backends.sql.catalog import Catalog, IndexOrForeignKey, Relation, RelationKind, SqlColumn
 from mainstay.backends.sql.csv_results import ResultRows, format_value
-from mainstay.backends.sql.dialects import MYSQL
 from mainstay.backends.sql.driver_protocols import Parameters, PyMysqlConnection, Row
 from mainstay.backends.sql.engine import (
     CATALOG_AGE_MAX_S,
@@ -33,6 +32,7 @@ from mainstay.backends.sql.engine import (
 )
 from mainstay.backends.sql.manifest import SqlScope
 from mainstay.backends.sql.scope import SqlScopeMatcher
+from mainstay.backends.sql.statement_allowlists import MYSQL
 from mainstay.backends.sql.statement_checker import (
     CheckedStatement,
     StatementChecker,

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 from mainstay.backends.base import BackendRefused, clean_name
-from mainstay.backends.sql.dialects import SqlDialect
+from mainstay.backends.sql.statement_allowlists import SqlDialect
 from mainstay.core.errors import ConfigError
 
 if TYPE_CHECKING:

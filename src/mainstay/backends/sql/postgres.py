@@ -18,7 +18,6 @@ import msgspec
 from mainstay.backends.base import BackendRefused
 from mainstay.backends.sql.catalog import Catalog, IndexOrForeignKey, Relation, RelationKind, SqlColumn
 from mainstay.backends.sql.csv_results import CELL_CHARS_MAX, ResultRows, format_binary, truncate_cell
-from mainstay.backends.sql.dialects import POSTGRES
 from mainstay.backends.sql.driver_protocols import Parameters, PsycopgConnection, Row
 from mainstay.backends.sql.engine import (
     CATALOG_AGE_MAX_S,
@@ -37,6 +36,7 @@ from mainstay.backends.sql.engine import (
 )
 from mainstay.backends.sql.manifest import SqlScope
 from mainstay.backends.sql.scope import SqlScopeMatcher
+from mainstay.backends.sql.statement_allowlists import POSTGRES
 from mainstay.backends.sql.statement_checker import (
     CheckedStatement,
     StatementChecker,

@@ -20,7 +20,6 @@ from mainstay.backends.sql.catalog import (
     ascii_lower,
 )
 from mainstay.backends.sql.csv_results import ResultRows, format_value
-from mainstay.backends.sql.dialects import SQLITE
 from mainstay.backends.sql.engine import (
     COLUMNS_MAX,
     RELATIONS_MAX,
@@ -37,6 +36,7 @@ from mainstay.backends.sql.manifest import SqlScope
 from mainstay.backends.sql.scope import SqlScopeMatcher
 from mainstay.backends.sql.sqlite_authorizer import SqliteAuthorizer, check_view_reads, find_view_reads
 from mainstay.backends.sql.sqlite_functions import replace_slow_functions
+from mainstay.backends.sql.statement_allowlists import SQLITE
 from mainstay.backends.sql.statement_checker import CheckedStatement, StatementChecker
 from mainstay.core.errors import ConfigError
 from mainstay.core.worker_threads import run_in_thread

@@ -9,9 +9,9 @@ import msgspec
 
 from mainstay.backends.base import clean_name
 from mainstay.backends.sql.catalog import Catalog, Relation, ascii_lower
-from mainstay.backends.sql.dialects import SQLITE
 from mainstay.backends.sql.engine import out_of_scope_error
 from mainstay.backends.sql.scope import SqlScopeMatcher
+from mainstay.backends.sql.statement_allowlists import SQLITE
 from mainstay.backends.sql.statement_checker import CheckedStatement
 
 _WRITE_ACTIONS = (apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE)

@@ -15,7 +15,6 @@ import msgspec
 
 from mainstay.backends.base import BackendRefused, clean_name
 from mainstay.backends.sql.catalog import Catalog, Relation, ascii_lower
-from mainstay.backends.sql.dialects import CHANGE_KEYWORDS, SqlDialect
 from mainstay.backends.sql.parser import (
     format_excerpt,
     generate_sql,
@@ -27,6 +26,7 @@ from mainstay.backends.sql.parser import (
     walk_nodes,
 )
 from mainstay.backends.sql.scope import SqlScopeMatcher
+from mainstay.backends.sql.statement_allowlists import CHANGE_KEYWORDS, SqlDialect
 
 if TYPE_CHECKING:
     from sqlglot import Token

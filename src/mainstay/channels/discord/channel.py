@@ -109,7 +109,7 @@ class DiscordChannel:
     # --- lifecycle -------------------------------------------------------------------------------
 
     async def start(self, on_message: MessageHandler) -> None:
-        if self._connection is not None:
+        if self._connection is not None and self._connection.problem != "closed":
             raise ConfigError(f"{self.name} is already started")
         self._connection = DiscordConnection(self.name, self._base_url, self._enqueue)
         await self._connection.open(self._token)

@@ -25,7 +25,7 @@ from mainstay.channels.signal.client import (
     SignalResponseLost,
     connect,
 )
-from mainstay.channels.signal.errors import to_channel_error
+from mainstay.channels.signal.error_mapper import to_channel_error
 from mainstay.channels.signal.events import TIMESTAMP_MAX, SignalIdentity, decode_message
 from mainstay.channels.signal.inbox import SignalInbox
 from mainstay.channels.signal.manifest import SignalSettings

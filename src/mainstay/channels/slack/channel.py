@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 from mainstay.channels.slack.attachments import download_file, hash_key, share_file, upload_file
 from mainstay.channels.slack.client import SlackClient, SlackRequestRefused, SlackTokenRefused
+from mainstay.channels.slack.event_dispatcher import SlackInbox, SlackUserNameCache
 from mainstay.channels.slack.events import SlackIdentity
 from mainstay.channels.slack.history import EVENT_TYPE, SlackHistory
 from mainstay.channels.slack.http_receiver import EnvelopeHandler, SlackEventsApp
-from mainstay.channels.slack.inbox import SlackInbox, SlackUserNameCache
 from mainstay.channels.slack.limits import SlackLimits
 from mainstay.channels.slack.manifest import SlackSettings
 from mainstay.channels.slack.markup import markdown_to_mrkdwn
@@ -132,7 +132,8 @@ class SlackChannel:
 
     async def start(self, on_message: MessageHandler) -> None:
         """Connect. Raises ConfigError if a token is refused, and a ChannelError if Slack cannot be reached now."""
-        assert self.state == "not started", "a channel is started once"
+        assert self._inbox is None, "it is not started, or closed"
+        self._closed = False
         self._client = SlackClient(self._token, self._base_url, self._limits)
         try:
             me = await self._fetch_identity(self._client)

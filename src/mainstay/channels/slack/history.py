@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from mainstay.channels.slack.attachments import hash_key
 from mainstay.channels.slack.client import SlackClient, SlackRequestRefused
+from mainstay.channels.slack.event_dispatcher import SlackUserNameCache
 from mainstay.channels.slack.events import (
     SlackIdentity,
     SlackMessage,
@@ -18,7 +19,6 @@ from mainstay.channels.slack.events import (
     to_incoming,
     ts_to_ms,
 )
-from mainstay.channels.slack.inbox import SlackUserNameCache
 from mainstay.channels.slack.limits import SlackLimits
 from mainstay.channels.slack.markup import mrkdwn_to_text
 from mainstay.core.channels import DeliveryUnknown, IncomingMessage, SentMessage

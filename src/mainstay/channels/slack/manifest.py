@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from mainstay.core.channel_settings import ChannelComponent, ChannelSettings
-from mainstay.core.components import SetupStep
+from mainstay.core.components import ConditionalSetupStep
 from mainstay.core.settings import Secret
 
 
@@ -37,11 +37,11 @@ COMPONENT = ChannelComponent(
         "at https://api.slack.com/apps create an app, and give its bot these scopes: app_mentions:read, chat:write, "
         "channels:history, groups:history, im:history, mpim:history, users:read, files:read, files:write; and "
         "assistant:write, to show that it is working",
-        SetupStep(
+        ConditionalSetupStep(
             "enable Socket Mode, and create an app-level token for connections:write",
             given="app_token",
         ),
-        SetupStep(
+        ConditionalSetupStep(
             "have its events posted to https://HOST/channels/{name}, where HOST is this server's public address",
             given="signing_secret",
         ),

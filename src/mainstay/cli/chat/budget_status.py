@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import cast
-
-from mainstay.agent.budget_report import build_budget_report
-from mainstay.agent.home_budgets import build_budgets
 from mainstay.agent.model_providers import build_model_info, list_failover_entries
-from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import Config
-from mainstay.core.budget_reservations import to_nanodollars
+from mainstay.core.budget_reports import BudgetReport, BudgetUsage
+from mainstay.core.budget_reservation_ids import to_nanodollars
 from mainstay.core.ports import SessionInfo
-from mainstay.metering.budgets import (
-    BudgetKind,
-    BudgetPeriod,
-    BudgetScope,
-    SpendingBudget,
-    describe_budget,
-    format_amount,
-    format_time,
-)
+from mainstay.metering.budget_definitions import SpendingBudget, describe_budget, format_amount, format_time
 
 
 def is_price_estimated(model: str, config: Config) -> bool:
@@ -28,31 +15,24 @@ def is_price_estimated(model: str, config: Config) -> bool:
     return build_model_info(list_failover_entries(model, config)[0]).guessed
 
 
-def format_budgets(home: Path, config: Config, info: SessionInfo) -> list[str]:
+def format_budgets(report: BudgetReport, workspace: str, info: SessionInfo) -> list[str]:
     """Return lines like `12 % of the workspace's budget of $10.00 a day is used ($1.20), until …`.
 
     Of the budgets per person, only the owner's are listed.
     """
     lines = []
-    used = {
-        "money": to_nanodollars(info.cost),
-        "tokens": info.prompt_tokens + info.completion_tokens,
-        "calls": info.calls,
-    }
-    for budget in build_budgets(config.budgets).for_scopes("session"):
-        lines.append(_format_budget(budget, used[budget.kind], 0))
-    if not build_budgets(config.budgets).for_scopes("person", "workspace", "home"):
-        return lines
-    for row in build_budget_report(home, [config], SystemClock().now_ms()).budgets:
-        if row.name in ("", config.workspace):
-            budget = SpendingBudget(
-                cast(BudgetScope, row.scope), cast(BudgetPeriod, row.period), cast(BudgetKind, row.kind), row.limit
-            )
-            lines.append(_format_budget(budget, row.used, row.frees_at))
-    return lines
+    used = {"money": info.cost, "tokens": info.prompt_tokens + info.completion_tokens, "calls": info.calls}
+    for limit in report.each:
+        if limit.scope == "session":
+            row = BudgetUsage(limit.budget, "session", "", "", limit.kind, used[limit.kind], limit.limit, 0)
+            lines.append(_format_budget(row))
+    own = {"person": "", "workspace": workspace, "home": ""}
+    return lines + [_format_budget(row) for row in report.budgets if own.get(row.scope) == row.name]
 
 
-def _format_budget(budget: SpendingBudget, used: int, resets_at: int) -> str:
-    until = f", until {format_time(resets_at)}" if resets_at else ""
-    share = used * 100 // budget.limit
-    return f"{share} % of {describe_budget(budget, '')} is used ({format_amount(budget.kind, used)}){until}"
+def _format_budget(row: BudgetUsage) -> str:
+    used, limit = (to_nanodollars(amount) if row.kind == "money" else round(amount) for amount in (row.used, row.limit))
+    budget = SpendingBudget(row.scope, row.period, row.kind, limit)
+    until = f", until {format_time(row.frees_at)}" if row.frees_at else ""
+    share = used * 100 // limit
+    return f"{share} % of {describe_budget(budget, '')} is used ({format_amount(row.kind, used)}){until}"

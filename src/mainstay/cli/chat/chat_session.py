@@ -13,9 +13,9 @@ from pathlib import Path
 from mainstay.agent.agent import Agent
 from mainstay.agent.client import AgentClient
 from mainstay.agent.model_providers import ModelProviders
-from mainstay.cli.chat.approval_prompt import ALWAYS_WORDS, NO_WORDS, YES_WORDS
+from mainstay.cli.chat.approval_formatter import ALWAYS_WORDS, NO_WORDS, YES_WORDS
 from mainstay.cli.chat.tool_calls import ToolCallLog
-from mainstay.cli.commands.agent_access import AgentSetup, apply_requested_model, build_session_name, set_working_folder
+from mainstay.cli.commands.agent_setup import AgentSetup, apply_requested_model, build_session_name, set_working_folder
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, TurnEnded, TurnStarted
 from mainstay.core.ports import SessionInfo

@@ -23,8 +23,8 @@ CUT_OFF_NOTE = "the answer is cut off at its maximum length (limits.output_token
 
 
 def format_trace_id(outcome: Outcome) -> str:
-    """Return the trace id of a failed turn as text, or "" if there is none."""
-    return f"trace {outcome.trace}" if isinstance(outcome, Failed) and outcome.trace else ""
+    """Return the command that shows the details of a failed turn by its trace id, or "" if there is none."""
+    return f"details: mainstay error show {outcome.trace}" if isinstance(outcome, Failed) and outcome.trace else ""
 
 
 def describe_event(event: Event) -> str | None:

@@ -151,7 +151,7 @@ def render_markdown(text: str) -> RenderableType:
     return TrimmedMarkdown(text) if text.strip() else Text("")
 
 
-class TerminalRenderer:
+class RichToAnsiRenderer:
     """Renders rich objects to text for a terminal, with colours as the only escape sequences."""
 
     def __init__(self, glyphs: GlyphSet = UNICODE_GLYPHS, *, has_colour: bool = True) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainstay.cli.chat.approval_prompt import format_approval, format_prompt_hints
+from mainstay.cli.chat.approval_formatter import format_approval, format_prompt_hints
 from mainstay.cli.chat.formatters import CUT_OFF_NOTE, describe_event, describe_stop, format_trace_id
 from mainstay.cli.chat.tool_calls import format_call, format_result
 from mainstay.core.events import (
@@ -25,17 +25,24 @@ WriteText = Callable[[str], None]
 
 
 class PlainPrinter:
-    """Writes the model's text as it streams with `write`, and everything else line by line with `note`."""
+    """Writes the model's text with `write`, and everything else line by line with `note`.
+
+    `streams`: the text is written as it arrives. Otherwise a message is written when it is complete, so that the text
+    of an answer that was interrupted and started again is not in the output.
+    """
 
     def __init__(
         self,
         write: WriteText,
         note: WriteText,
         format_hints: Callable[[ApprovalAsked], list[str]] = format_prompt_hints,
+        *,
+        streams: bool = True,
     ) -> None:
         self._write = write
         self._note = note
         self._format_hints = format_hints  # hints shown below an approval request
+        self._streams = streams
         self._sanitizer = StreamSanitizer()
         self._streamed_text = ""  # unsanitized text streamed in this step
         self._is_line_start = True  # the cursor is at the start of a line
@@ -44,8 +51,9 @@ class PlainPrinter:
     def show_event(self, event: Event) -> None:
         match event:
             case TextDelta(text=text):
-                self._streamed_text += text
-                self._print_text(self._sanitizer.feed(text))
+                if self._streams:
+                    self._streamed_text += text
+                    self._print_text(self._sanitizer.feed(text))
             case MessageAdded(role="assistant", parts=parts):
                 self._print_missing_text(parts_text(parts))
                 self._end_line()

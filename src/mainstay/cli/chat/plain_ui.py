@@ -16,7 +16,7 @@ from mainstay.cli.chat.glyphs import detect_glyphs
 from mainstay.cli.chat.plain_printer import PlainPrinter
 from mainstay.cli.chat.session_recap import build_recap
 from mainstay.cli.chat.slash_commands import run_slash_command
-from mainstay.cli.commands.agent_access import AgentSetup, print_note
+from mainstay.cli.commands.agent_setup import AgentSetup, print_note
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Judged, MessageAdded, TextDelta, ThinkingDelta, ToolCallStarted, TurnEnded
 from mainstay.core.messages import Usage

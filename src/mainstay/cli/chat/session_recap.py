@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainstay.cli.chat.chat_session import ChatSession
 from mainstay.cli.chat.formatters import PROMPT_MARK, StyledLine, describe_waiting
-from mainstay.cli.commands.home_access import open_store_read_only
+from mainstay.cli.commands.home_locator import open_store_read_only
 from mainstay.core.outcome_text import format_count
 from mainstay.core.provisional_answers import hidden_seqs
 from mainstay.core.session import Session

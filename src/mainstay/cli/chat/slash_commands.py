@@ -11,7 +11,7 @@ from mainstay.cli.chat.chat_session import ChatSession
 from mainstay.cli.chat.context_chart import draw_context_chart
 from mainstay.cli.chat.formatters import StyledLine, describe_waiting, format_number, format_price
 from mainstay.cli.chat.tool_calls import format_call_details, format_call_row
-from mainstay.config.schema_observability import limits_money
+from mainstay.config.schema_judges_budgets_telemetry import limits_money
 from mainstay.context.fallback_summary import OUTLINE_NOTE
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.outcome_text import format_count
@@ -139,6 +139,7 @@ async def _show_usage(chat: ChatSession, argument: str) -> SlashCommandResult:
     standing = await chat.load_info() or SessionInfo(key=chat.session)
     spent = f"{format_number(standing.prompt_tokens)} tokens in, {format_number(standing.completion_tokens)} out"
     from mainstay.cli.chat.budget_status import format_budgets, is_price_estimated  # slow to import
+    from mainstay.operations.budgets import ShowBudget
 
     charged = format_price(chat.model, standing.cost)
     config = chat.setup.config
@@ -147,7 +148,8 @@ async def _show_usage(chat: ChatSession, argument: str) -> SlashCommandResult:
     line = f"{format_count(standing.turns, 'turn')}: {spent}"
     if standing.prompt_tokens or standing.completion_tokens:  # without a model call there is no price to report
         line += f", {charged}"
-    return SlashCommandResult([line, *format_budgets(chat.setup.data_folder, config, standing)])
+    report = await chat.agent.execute(ShowBudget(workspace=config.workspace))
+    return SlashCommandResult([line, *format_budgets(report, config.workspace, standing)])
 
 
 async def _show_trace(chat: ChatSession, argument: str, columns: int) -> list[StyledLine]:

@@ -27,14 +27,14 @@ from mainstay.cli.chat.chat_session import STALE_ANSWER_NOTE, ChatSession
 from mainstay.cli.chat.formatters import PROMPT_MARK, StyledLine, format_price
 from mainstay.cli.chat.glyphs import detect_glyphs
 from mainstay.cli.chat.key_bindings import KeyCallbacks, build_key_bindings
-from mainstay.cli.chat.markdown_renderer import WIDTH_MAX, TerminalRenderer
+from mainstay.cli.chat.markdown_renderer import WIDTH_MAX, RichToAnsiRenderer
 from mainstay.cli.chat.prompt_history import HISTORY_FILE, PromptHistory
 from mainstay.cli.chat.session_recap import build_recap
 from mainstay.cli.chat.slash_commands import run_slash_command
 from mainstay.cli.chat.slash_completer import SlashCompleter
 from mainstay.cli.chat.tool_calls import format_call_details
 from mainstay.cli.chat.turn_view import TurnView, to_rich_text
-from mainstay.cli.commands.agent_access import AgentSetup
+from mainstay.cli.commands.agent_setup import AgentSetup
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
 from mainstay.core.ports import SessionInfo
@@ -59,7 +59,7 @@ STYLE = Style.from_dict(
 class TerminalChat:
     def __init__(self, setup: AgentSetup) -> None:
         self._glyphs = detect_glyphs()
-        self._renderer = TerminalRenderer(self._glyphs, has_colour=not os.environ.get("NO_COLOR"))
+        self._renderer = RichToAnsiRenderer(self._glyphs, has_colour=not os.environ.get("NO_COLOR"))
         self._mark = f"\x1b[1;36m{self._glyphs.replace_missing(PROMPT_MARK)}\x1b[0m"
         self._chat = ChatSession(setup, self._on_event, self._on_error)
         self._view = TurnView(time.monotonic, self._chat.calls, lambda cost: format_price(self._chat.model, cost))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mainstay.cli.chat.approval_prompt import format_arguments
+from mainstay.cli.chat.approval_formatter import format_arguments
 from mainstay.cli.chat.formatters import StyledLine, format_duration
 from mainstay.core.events import (
     ApprovalAsked,

@@ -8,7 +8,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from mainstay.cli.chat.approval_prompt import format_approval, format_prompt_hints
+from mainstay.cli.chat.approval_formatter import format_approval, format_prompt_hints
 from mainstay.cli.chat.formatters import (
     CUT_OFF_NOTE,
     PROMPT_MARK,

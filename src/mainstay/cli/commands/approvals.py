@@ -1,16 +1,17 @@
-"""`mainstay approvals list|approve|deny|rules|revoke`: pending approvals, and calls that are always allowed."""
+"""`mainstay approval list|approve|deny|rules|revoke`: pending approvals, and calls that are always allowed."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.agent.allow_rules import AllowRuleStore
-from mainstay.cli.chat.approval_prompt import format_approval, format_shell_hints
-from mainstay.cli.commands.agent_access import AgentSetup, find_owner, load_agent_setup, print_note
-from mainstay.cli.commands.home_access import WorkspaceLocation, open_store_read_only, resolve_workspace, run_async
+from mainstay.agent.allow_rule_store import AllowRuleStore
+from mainstay.cli.chat.approval_formatter import format_approval, format_shell_hints
+from mainstay.cli.commands.agent_setup import AgentSetup, find_owner, load_agent_setup, open_home_client, print_note
+from mainstay.cli.commands.home_locator import WorkspaceLocation, open_store_read_only, resolve_workspace, run_async
 from mainstay.cli.commands.output import format_time, print_json
 from mainstay.cli.commands.run import exit_code
 from mainstay.core.events import ApprovalAsked
@@ -43,8 +44,7 @@ def deny(options: argparse.Namespace) -> int:
 
 
 def rules(options: argparse.Namespace) -> int:
-    place = resolve_workspace(options)
-    allowed = AllowRuleStore(place.folder).rules
+    allowed = run_async(_list_rules(resolve_workspace(options)))
     if options.json:
         print_json({"ok": True, "rules": allowed})
     for rule in allowed if not options.json else ():
@@ -55,16 +55,24 @@ def rules(options: argparse.Namespace) -> int:
 
 
 def revoke(options: argparse.Namespace) -> int:
-    place = resolve_workspace(options)
-    if (owner := find_owner(place)) is not None:
-        run_async(owner.approvals.revoke(options.rule))
-    else:
-        run_async(AllowRuleStore(place.folder).remove(options.rule))
+    run_async(_revoke(resolve_workspace(options), options.rule))
     if options.json:
         print_json({"ok": True})
     else:
         print_note(f"calls like this need approval again: {escape_line(options.rule)}")
     return 0
+
+
+async def _list_rules(location: WorkspaceLocation) -> Sequence[str]:
+    """Return the rules of the process that owns the home if there is one, else those of its files."""
+    if (owner := find_owner(location)) is not None:
+        return await owner.approvals.rules()
+    return AllowRuleStore(location.folder).rules
+
+
+async def _revoke(location: WorkspaceLocation, rule: str) -> None:
+    async with open_home_client(location) as client:  # also writes the audit entry
+        await client.approvals.revoke(rule)
 
 
 async def _list_pending(location: WorkspaceLocation) -> list[PendingApproval]:

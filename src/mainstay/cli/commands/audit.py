@@ -18,7 +18,7 @@ import msgspec
 
 from mainstay.agent.home_audit import accept_resumed_entry, export_audit, verify_audit
 from mainstay.agent.home_paths import GATEWAY_DATABASE
-from mainstay.cli.commands.home_access import locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.home_locator import locate_data_folder, resolve_home, run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.parser.root import UsageError
 from mainstay.config.schema import check_workspace
@@ -26,9 +26,9 @@ from mainstay.core.audit import AuditEntry, AuditQuery
 from mainstay.core.errors import InputRefused
 from mainstay.core.outcome_text import format_count
 from mainstay.memory.time_expressions import parse_time
-from mainstay.observe.audit_chain import AuditFinding, ExportComparison
-from mainstay.observe.audit_chain import verify_chain as verified
 from mainstay.observe.audit_export import AuditExportReader
+from mainstay.observe.audit_verifier import AuditFinding, ExportComparison
+from mainstay.observe.audit_verifier import verify_chain as verified
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 FINDINGS_MAX = 100  # printed; the others are only counted
@@ -120,7 +120,7 @@ def _load_entries(options: argparse.Namespace) -> list[AuditEntry]:
     path = locate_data_folder(resolve_home(options)) / GATEWAY_DATABASE
     if not path.exists():
         return []
-    from mainstay.store.sqlite.audit_snapshot import AuditSnapshot  # SQLite is imported only if there is a database
+    from mainstay.store.sqlite.audit_log_reader import AuditSnapshot  # SQLite is imported only if there is a database
 
     with AuditSnapshot(path) as file:
         return file.find_entries(wanted)

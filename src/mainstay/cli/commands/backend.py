@@ -17,11 +17,11 @@ from mainstay.agent.tool_name_clashes import find_prefix_clashes, list_installed
 from mainstay.backends.base import Backend, BackendContextContributor, BackendRefused
 from mainstay.backends.factory_context import BackendFactoryContext
 from mainstay.backends.health import BackendProbe, probe_backend
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import ConfiguredHome, load_tools_home
-from mainstay.cli.commands.tool_invocation import (
+from mainstay.cli.commands.tool_call_helpers import (
     build_command_context,
     check_argument_options,
     parse_arguments,

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from mainstay.cli.commands.agent_access import find_owner, print_note
-from mainstay.cli.commands.home_access import WorkspaceLocation, run_async
+from mainstay.cli.commands.agent_setup import find_owner, print_note
+from mainstay.cli.commands.home_locator import WorkspaceLocation, run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import check_utf8, parse_pairs
 from mainstay.cli.commands.user import load_home
@@ -22,7 +22,7 @@ from mainstay.cli.parser.root import UsageError
 from mainstay.config.editor import add_entry, read_entry, remove_entry
 from mainstay.config.loader import FILE
 from mainstay.config.schema import Config, check_workspace
-from mainstay.config.validation import parse_text_value
+from mainstay.config.schema_validator import parse_text_value
 from mainstay.core.channel_settings import ChannelComponent, ChannelSettings, channel_kind, find_channel_component
 from mainstay.core.channels import ChannelError, ChatChannel, IncomingMessage
 from mainstay.core.chat_addresses import ChatAddress
@@ -30,7 +30,9 @@ from mainstay.core.components import component_names
 from mainstay.core.errors import AgentClosed, ConfigError, HomeTaken, InputRefused
 from mainstay.core.outcome_text import format_count
 from mainstay.core.settings import list_secret_settings
+from mainstay.gateway.channel_connection import ChannelCrashed, start_channel
 from mainstay.gateway.channel_factory import build_channel, channel_state_path
+from mainstay.gateway.delivery import with_call_timeout
 from mainstay.gateway.health import find_channel_problem
 from mainstay.gateway.home_client import execute_on_home, load_server_status
 from mainstay.gateway.workspace_folders import list_workspace_names
@@ -288,16 +290,20 @@ async def _connect_and_post(channel: ChatChannel, options: argparse.Namespace) -
         received.add(message.id)
         raise AgentClosed("this is only a test; deliver it again later")
 
-    starting = asyncio.ensure_future(channel.start(refuse))
+    starting = asyncio.ensure_future(start_channel(channel, refuse))
     try:
         await asyncio.wait((starting,), timeout=options.wait)
         if not starting.done():
             raise ChannelError(f"{channel.name} did not connect within {options.wait:g} s: {channel.state}")
-        starting.result()
+        try:
+            starting.result()
+        except ChannelCrashed as error:
+            raise ChannelError(f"{channel.name} is not connected: {error}") from error
         posted = ""
         if options.room:
             at = ChatAddress(channel.name, check_utf8(options.room))
-            posted = (await channel.post(at, channel.format(TEST_MESSAGE), key=f"test-{secrets.token_hex(8)}")).id
+            text, key = channel.format(TEST_MESSAGE), f"test-{secrets.token_hex(8)}"
+            posted = (await with_call_timeout(channel.post(at, text, key=key))).id
         return ChannelTestResult(
             name=channel.name,
             kind=channel.kind,

@@ -7,8 +7,8 @@ import importlib.util
 import os
 import sys
 
-from mainstay.cli.commands.agent_access import AgentSetup, load_agent_setup, print_note
-from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.agent_setup import AgentSetup, load_agent_setup, print_note
+from mainstay.cli.commands.home_locator import run_async
 
 HINT = "for colours, completion and history: pip install -e '.[chat]'"
 

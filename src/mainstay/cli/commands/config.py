@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from mainstay.cli.commands.home_access import resolve_home
+from mainstay.cli.commands.home_locator import resolve_home, run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.config import loader as config
 from mainstay.config.schema import resolve_data_folder
@@ -27,12 +27,24 @@ def show(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     # imports the tools that rules may name
-    from mainstay.agent.config_warnings import check_without_home, find_unusable_tools
+    from mainstay.agent.config_warnings import (
+        check_without_home,
+        find_misspelled_providers,
+        find_unknown_providers,
+        find_unusable_tools,
+    )
+    from mainstay.agent.external_tools_health import find_denied_plugin_tools
 
     loaded = config.load_config(resolve_home(options), env=os.environ)
     settings = loaded.config
     data = resolve_data_folder(loaded.path.parent, settings)
     warnings = [*check_without_home(settings), *find_unusable_tools(settings, data)]
+    if settings.channels:
+        from mainstay.config.check_gateway import find_unset_channels  # only needed if there are channels
+
+        warnings += find_unset_channels(settings, loaded.origins)
+    warnings += [*find_unknown_providers(settings), *find_misspelled_providers(settings)]
+    warnings += run_async(find_denied_plugin_tools(settings, loaded.path.parent))
     if settings.judges.panel or settings.workspaces:
         from mainstay.config.check_judge_functions import check_judge_functions  # only needed if there may be judges
 

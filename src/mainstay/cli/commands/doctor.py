@@ -10,22 +10,23 @@ from pathlib import Path
 
 from mainstay import __version__
 from mainstay.agent import health as agent_health
+from mainstay.agent.embedder_health import check_embedder
 from mainstay.agent.external_tools_health import check_external_tools
-from mainstay.agent.model_health import MODEL_TIMEOUT_S, ModelCheckOptions, check_models
-from mainstay.cli.commands.doctor_cli_checks import check_chat_libraries, check_label, check_terminal
+from mainstay.agent.model_health import MODEL_TIMEOUT_S, ModelCheckOptions, check_models, check_provider_files
+from mainstay.agent.workspace_memory import has_vectors
 from mainstay.cli.commands.doctor_gateway_checks import check_gateway
 from mainstay.cli.commands.doctor_step_runner import DoctorStep, DoctorStepRunner
-from mainstay.cli.commands.home_access import resolve_home, run_async
+from mainstay.cli.commands.doctor_terminal_checks import check_chat_libraries, check_label, check_terminal
+from mainstay.cli.commands.home_locator import resolve_home, run_async
 from mainstay.cli.commands.output import print_json, style_text
+from mainstay.config.health import check_configuration, check_judges
 from mainstay.config.schema import FILE, Config, resolve_data_folder
 from mainstay.config.schema_gateway import ServerSettings
 from mainstay.core import machine_health
 from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.third_party_component_health import check_components
 from mainstay.gateway.home_socket import SOCKET_NAME
-from mainstay.providers.local.health import check_weights_folder
 from mainstay.store import home_health as home_health
-from mainstay.store.sqlite.health import check_semantic_search, check_sqlite
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 DATABASE_TIMEOUT_S = 120.0
@@ -78,14 +79,15 @@ async def _run_checks(
         nonlocal config
         # first: a file that others can read is refused
         permissions = list(home_health.check_permissions(home, FILE, fix=fix))
-        config, finding = agent_health.check_configuration(home)
+        config, finding = check_configuration(home)
         configured.append(finding)
         return permissions
 
     permitted = await runner.run_step(
         DoctorStep(check="Configuration", work=lambda: runner.run_in_thread(load), activity="reading it")
     )
-    for step in _home_steps(runner, home, config, fix=fix):
+    context = _build_context(home, config or Config(), is_offline=model_options.is_offline)
+    for step in _home_steps(runner, context, config, fix=fix):
         for finding in await runner.run_step(step):
             yield finding
         if step.check == "Home":
@@ -106,7 +108,6 @@ def _machine_steps(runner: DoctorStepRunner) -> Iterable[DoctorStep]:
         return [
             machine_health.check_python(),
             check_chat_libraries(),
-            check_semantic_search(),
             *machine_health.check_extras(__version__),
             *check_components(),
         ]
@@ -122,16 +123,22 @@ def _machine_steps(runner: DoctorStepRunner) -> Iterable[DoctorStep]:
         check="Python", work=lambda: runner.run_in_thread(installed), activity="listing installed packages"
     )
     yield DoctorStep(check="Terminal", work=lambda: runner.run_in_thread(machine))
-    yield DoctorStep(
-        check="SQLite",
-        work=lambda: runner.run_in_thread(lambda: [check_sqlite()]),
-        activity="testing a small database",
+
+
+def _build_context(home: Path, config: Config, *, is_offline: bool) -> CheckContext:
+    return CheckContext(
+        home=home,
+        data=resolve_data_folder(home, config),
+        workspace=config.workspace,
+        is_offline=is_offline,
+        has_vectors=has_vectors(config),
     )
 
 
-def _home_steps(runner: DoctorStepRunner, home: Path, config: Config | None, *, fix: bool) -> Iterable[DoctorStep]:
-    settings = config or Config()
-    context = CheckContext(home=home, data=resolve_data_folder(home, settings), workspace=settings.workspace)
+def _home_steps(
+    runner: DoctorStepRunner, context: CheckContext, config: Config | None, *, fix: bool
+) -> Iterable[DoctorStep]:
+    settings, home = config or Config(), context.home
 
     async def confined() -> Iterable[CheckFinding]:
         (chosen,) = await runner.run_in_thread(lambda: [agent_health.check_sandbox(settings.sandbox, context)])
@@ -169,6 +176,19 @@ def _home_steps(runner: DoctorStepRunner, home: Path, config: Config | None, *, 
         advice="it is large, or its disk is slow; `mainstay session list` shows sessions that can be deleted",
     )
     yield DoctorStep(
+        check="Facts",
+        work=lambda: runner.run_in_thread(
+            lambda: agent_health.check_fact_store(settings.storage.memory.knowledge, context)
+        ),
+        timeout_verdict="warn",
+    )
+    yield DoctorStep(
+        check="Memory",
+        work=lambda: runner.run_in_thread(lambda: check_embedder(settings, context)),
+        activity="loading the embedding model",
+        timeout_verdict="warn",
+    )
+    yield DoctorStep(
         check="Audit",
         work=lambda: runner.run_in_thread(lambda: agent_health.check_audit(context.data)),
         activity="reading all of it",
@@ -194,12 +214,12 @@ def _configuration_steps(
 ) -> Iterable[DoctorStep]:
     async def ask() -> Iterable[CheckFinding]:
         return [
-            *await runner.run_in_thread(lambda: check_weights_folder(fix=fix)),
+            *await runner.run_in_thread(lambda: check_provider_files(fix=fix)),
             *await check_models(config, model_options),
         ]
 
     yield DoctorStep(check="Rules", work=lambda: runner.run_in_thread(lambda: agent_health.check_rules(config, home)))
-    yield DoctorStep(check="Judges", work=lambda: runner.run_in_thread(lambda: agent_health.check_judges(config, home)))
+    yield DoctorStep(check="Judges", work=lambda: runner.run_in_thread(lambda: check_judges(config, home)))
     yield DoctorStep(
         check="Elsewhere",
         work=lambda: runner.run_async_in_thread(lambda: check_external_tools(config, home)),

@@ -7,6 +7,7 @@ error in a step becomes a finding, and the next step runs.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -17,9 +18,9 @@ from typing import Any
 
 import msgspec
 
-from mainstay.cli.commands.doctor_cli_checks import check_label
-from mainstay.cli.commands.home_access import run_async
-from mainstay.core.errors import MainstayError
+from mainstay.cli.commands.doctor_terminal_checks import check_label
+from mainstay.cli.commands.home_locator import run_async
+from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.health import CheckFinding, Verdict
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.trust.guards.terminal_sanitizer import escape_line
@@ -27,7 +28,10 @@ from mainstay.trust.guards.terminal_sanitizer import escape_line
 STEP_TIMEOUT_S = 20.0
 PROGRESS_AFTER_S = 0.6  # progress on a terminal
 LOG_AFTER_S = 5.0  # progress in other output, where every line stays
+BUG_ADVICE = "this is a bug, in Mainstay or in a component of another distribution: report it with this line"
 _ERASE = "\r\x1b[K"
+
+log = logging.getLogger("mainstay.doctor")
 
 
 class DoctorStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +65,15 @@ class DoctorStepRunner:
                     )
                 ]
             except MainstayError as error:
-                return [CheckFinding(step.check, "FAIL", str(error), step.advice)]
+                fix = error.fix if isinstance(error, ConfigError) else ""
+                return [CheckFinding(step.check, "FAIL", str(error), fix or step.advice)]
             except (OSError, ValueError) as error:
                 message = f"{getattr(error, 'filename', None) or step.activity or 'checking'}: {_describe_error(error)}"
                 return [CheckFinding(step.check, "FAIL", message, step.advice or "fix that, and try again")]
+            except Exception as error:  # a bug in a check, or in the code of a component that it runs
+                log.debug("the check %s failed", step.check, exc_info=error)
+                message = f"{step.activity or 'checking'} failed: {type(error).__name__}: {error}"
+                return [CheckFinding(step.check, "FAIL", message, step.advice or BUG_ADVICE)]
 
     async def run_in_thread(self, check: Callable[[], Iterable[CheckFinding]]) -> list[CheckFinding]:
         """Run a blocking check in a thread that is never joined."""

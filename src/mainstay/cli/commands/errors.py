@@ -1,4 +1,4 @@
-"""`mainstay errors list|show|clear`: the recorded errors of a home and all its workspaces.
+"""`mainstay error list|show|clear`: the recorded errors of a home and all its workspaces.
 
 Works while another process owns the home.
 """
@@ -10,18 +10,28 @@ import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from mainstay.agent.home_error_reports import open_error_store
-from mainstay.cli.commands.home_access import locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.agent_setup import find_owner
+from mainstay.cli.commands.home_locator import locate_data_folder, locate_workspace, resolve_home, run_async
 from mainstay.cli.commands.output import format_time, print_json, print_table, style_text
 from mainstay.cli.parser.root import UsageError
-from mainstay.core.error_reports import ERROR_KINDS, RETENTION_DAYS, ErrorGroup, ErrorQuery, ErrorReport, ErrorStore
+from mainstay.core.error_reports import (
+    ERROR_KINDS,
+    RETENTION_DAYS,
+    ErrorGroup,
+    ErrorKind,
+    ErrorQuery,
+    ErrorReport,
+    ErrorStore,
+)
 from mainstay.core.errors import InputRefused
 from mainstay.core.outcome_text import format_count
 from mainstay.memory.time_expressions import parse_time
+from mainstay.operations.errors_and_audit import ClearErrors
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 T = TypeVar("T")
@@ -52,7 +62,7 @@ def list_errors(options: argparse.Namespace) -> int:
             for group in groups
         ]
         print_table(["GROUP", "COUNT", "FIRST", "LAST", "KIND", "NEWEST"], rows, "b")
-        _print_hint("`mainstay errors show GROUP` shows details; `--all` lists every error")
+        _print_hint("`mainstay error show GROUP` shows details; `--all` lists every error")
     return 0
 
 
@@ -73,7 +83,7 @@ def _print_errors(options: argparse.Namespace, errors: list[ErrorReport]) -> int
 def show(options: argparse.Namespace) -> int:
     matches = _query_errors(options, lambda errors: _find_errors(errors, options.id)) or []
     if not matches:
-        raise InputRefused(f"there is no error, group or trace {options.id[:80]!r}; `mainstay errors` lists them")
+        raise InputRefused(f"there is no error, group or trace {options.id[:80]!r}; `mainstay error` lists them")
     if options.json:
         print_json({"ok": True, "errors": [_to_document(error) for error in matches]})
         return 0
@@ -106,7 +116,12 @@ def clear(options: argparse.Namespace) -> int:
         raise UsageError("clearing removes errors from the list for good; add --yes to confirm")
     if not options.yes and input("Clear these errors? [y/N] ").strip().lower() not in ("y", "yes"):
         return 0
-    cleared = _query_errors(options, lambda errors: errors.delete_reports(query)) or 0
+    if (owner := find_owner(locate_workspace(resolve_home(options)))) is not None:
+        kind = cast(ErrorKind, query.kind) if query.kind else None
+        request = ClearErrors(workspace=query.workspace, session=query.session, kind=kind, since=query.since)
+        cleared = run_async(owner.execute(request)).cleared
+    else:
+        cleared = _query_errors(options, lambda errors: errors.delete_reports(query)) or 0
     if options.json:
         print_json({"ok": True, "cleared": cleared})
     else:
@@ -179,7 +194,7 @@ def format_see_also(error: ErrorReport) -> list[str]:
     return [
         f"See also: mainstay session trace {escape_line(name)}{turn}",
         f"          mainstay session records {escape_line(name)}",
-        f"          mainstay errors show {error.group_id}",
+        f"          mainstay error show {error.group_id}",
     ]
 
 

@@ -14,9 +14,9 @@ import msgspec
 from mainstay.agent.model_discovery import DiscoveredModel, configure_provider, explain_missing_model, find_model
 from mainstay.agent.model_providers import ModelProviders
 from mainstay.agent.trust_setup import list_known_secrets
-from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.agent_setup import print_note
 from mainstay.cli.commands.eval_report import EvalProgress, build_report, print_report
-from mainstay.cli.commands.home_access import (
+from mainstay.cli.commands.home_locator import (
     WorkspaceLocation,
     build_overrides,
     load_session_records,
@@ -220,7 +220,6 @@ async def _run_tasks(
     bench = EvalEnvironment(
         home_template=await HomeTemplate.from_home(home, config),
         provider=models.provider_for("") if models is not None else None,
-        limits=config.limits,
         cost_max=options.money,
         jobs=options.jobs,
     )

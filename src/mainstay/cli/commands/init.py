@@ -12,8 +12,8 @@ from textwrap import fill
 import msgspec
 
 from mainstay.agent.model_discovery import DiscoveredModel, explain_missing_model, find_model
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import resolve_home
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import resolve_home
 from mainstay.cli.commands.init_checks import check_model, find_name_problem, refuse_secrets
 from mainstay.cli.commands.output import print_json, style_text
 from mainstay.cli.parser.base import UsageError
@@ -195,6 +195,17 @@ def _list_variables(choices: InitChoices) -> list[dict[str, object]]:
     return needed
 
 
+def _list_setup_steps(choices: InitChoices) -> list[str]:
+    """Return what is left to do outside of Mainstay: for the API key of the model, then for the channel."""
+    from mainstay.cli.commands.init_channel import remaining_steps
+    from mainstay.providers import registry
+
+    name = (choices.model or "").partition("/")[0]
+    provider = registry.find_provider(name) if _find_missing_key(choices) else None
+    steps = provider.setup_steps(name, {}) if provider is not None else []
+    return [*steps, *(remaining_steps(choices.channel) if choices.channel is not None else [])]
+
+
 def _list_next_steps(result: InitResult) -> list[tuple[str, str]]:
     """Return the commands to run next, each with its purpose."""
     choices = result.choices
@@ -210,8 +221,6 @@ def _list_next_steps(result: InitResult) -> list[tuple[str, str]]:
 
 
 def _print_json(result: InitResult) -> None:
-    from mainstay.cli.commands.init_channel import remaining_steps
-
     choices = result.choices
     about = {"path": str(result.path), "model": choices.model, "name": choices.name, "workspace": choices.workspace}
     channel = choices.channel
@@ -222,7 +231,7 @@ def _print_json(result: InitResult) -> None:
             "channel": channel.kind if channel is not None else None,
             "backup": str(result.backup) if result.backup is not None else None,
             "variables": _list_variables(choices),
-            "steps": remaining_steps(channel) if channel is not None else [],
+            "steps": _list_setup_steps(choices),
             "trouble": result.download_error or None,
             "next": [command for command, _ in _list_next_steps(result)],
         }
@@ -260,8 +269,5 @@ def _print_variables_and_steps(choices: InitChoices) -> None:
         print(f"  - {style_text(str(variable['name']), 'bold')}: {variable['for']}{state}")
     if any(not variable["set"] for variable in variables):
         print("    Set it where Mainstay is started: `export NAME=…` in a shell, EnvironmentFile= of a service.")
-    if choices.channel is not None:
-        from mainstay.cli.commands.init_channel import remaining_steps
-
-        for step in remaining_steps(choices.channel):
-            print(fill(escape_line(step), 100, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))
+    for step in _list_setup_steps(choices):
+        print(fill(escape_line(step), 100, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from mainstay.agent.client import AgentClient
 from mainstay.agent.system_clock import SystemClock
-from mainstay.cli.chat.approval_prompt import format_approval, format_shell_hints
-from mainstay.cli.commands.agent_access import (
+from mainstay.cli.chat.approval_formatter import format_approval, format_shell_hints
+from mainstay.cli.commands.agent_setup import (
     AgentSetup,
     apply_requested_model,
     build_session_name,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mainstay.cli.commands.agent_access import load_agent_setup, print_note
-from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.agent_setup import load_agent_setup, print_note
+from mainstay.cli.commands.home_locator import run_async
 from mainstay.core.errors import ConfigError
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from mainstay.agent.external_tools import build_server_config, open_mcp_servers
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import (
     UNSANDBOXED_NOTE,

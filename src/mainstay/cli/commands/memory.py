@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from mainstay.agent.client import AgentClient
 from mainstay.agent.memory import AgentMemory
-from mainstay.cli.commands.agent_access import open_home_client
-from mainstay.cli.commands.home_access import resolve_workspace, run_async
-from mainstay.cli.commands.output import format_time, is_colour_enabled, print_json, print_table, style_text
+from mainstay.cli.commands.agent_setup import open_home_client
+from mainstay.cli.commands.home_locator import resolve_workspace, run_async
+from mainstay.cli.commands.output import format_time, is_colour_enabled, print_done, print_json, print_table, style_text
 from mainstay.cli.parser.root import UsageError
 from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary, is_untrusted
 from mainstay.core.outcome_text import format_count
@@ -146,17 +146,17 @@ def _print_facts(facts: Sequence[Fact], options: argparse.Namespace) -> int:
 def remember(options: argparse.Namespace) -> int:
     text = " ".join(options.text)
     memory = _query_memory(options, lambda memory: memory.remember(text, options.tag, bool(options.pin)))
-    return _print_done(options, {"memory": memory}, f"saved as {memory.id}{', pinned' if memory.pinned else ''}")
+    return print_done(options, f"saved as {memory.id}{', pinned' if memory.pinned else ''}", {"memory": memory})
 
 
 def pin(options: argparse.Namespace) -> int:
     memory = _query_memory(options, lambda memory: memory.pin(options.id))
-    return _print_done(options, {"memory": memory}, f"{memory.id} is pinned")
+    return print_done(options, f"{memory.id} is pinned", {"memory": memory})
 
 
 def unpin(options: argparse.Namespace) -> int:
     memory = _query_memory(options, lambda memory: memory.unpin(options.id))
-    return _print_done(options, {"memory": memory}, f"{memory.id} is no longer pinned")
+    return print_done(options, f"{memory.id} is no longer pinned", {"memory": memory})
 
 
 def show_status(options: argparse.Namespace) -> int:
@@ -258,14 +258,6 @@ def _query_client(
 
 
 # --- printing ------------------------------------------------------------------------------------
-
-
-def _print_done(options: argparse.Namespace, document: dict[str, Any], sentence: str) -> int:
-    if options.json:
-        print_json({"ok": True, **document})
-    else:
-        print(escape_line(sentence))
-    return 0
 
 
 def _print_hits(hits: Sequence[SearchHit], query: str, empty_note: str) -> None:

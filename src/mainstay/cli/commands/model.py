@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mainstay.agent.model_discovery import DiscoveredModel, find_model
-from mainstay.cli.commands.home_access import build_overrides, resolve_home
+from mainstay.cli.commands.home_locator import build_overrides, resolve_home
 from mainstay.cli.commands.model_download import (
     NEEDS_RUNTIME,
     confirm_download,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mainstay.core.surrogates import replace_surrogates_in
 from mainstay.trust.guards.terminal_sanitizer import escape_json, escape_line
 
 _ANSI_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -20,20 +22,17 @@ def print_json(document: Any) -> None:
     try:
         encoded = msgspec.json.encode(document)
     except UnicodeEncodeError:  # file names may hold surrogates
-        encoded = msgspec.json.encode(_escape_surrogates(msgspec.to_builtins(document)))
+        encoded = msgspec.json.encode(replace_surrogates_in(msgspec.to_builtins(document), "backslashreplace"))
     print(escape_json(msgspec.json.format(encoded, indent=2).decode()))
 
 
-def _escape_surrogates(document: Any) -> Any:
-    """Return a copy in which lone surrogates, which are not UTF-8, are escaped (`\\udcff`)."""
-    match document:
-        case str(text):
-            return text.encode(errors="backslashreplace").decode()
-        case list() | tuple():
-            return [_escape_surrogates(item) for item in document]
-        case dict():
-            return {_escape_surrogates(key): _escape_surrogates(value) for key, value in document.items()}
-    return document
+def print_done(options: argparse.Namespace, sentence: str, document: dict[str, Any]) -> int:
+    """Print what a command has done: the sentence, or the document with `--json`. Returns the exit status 0."""
+    if options.json:
+        print_json({"ok": True, **document})
+    else:
+        print(escape_line(sentence))
+    return 0
 
 
 def is_colour_enabled() -> bool:

@@ -9,17 +9,16 @@ from typing import Any
 
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.agent.skills_and_patterns import build_pattern_library
-from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.agent_setup import print_note
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import ConfiguredHome, load_tools_home
 from mainstay.core.errors import ConfigError
 from mainstay.core.outcome_text import format_count
 from mainstay.patterns.folder import read_single_file
 from mainstay.patterns.library import PatternLibrary, PatternSnapshot
-from mainstay.patterns.pattern_template import InstructionPattern
-from mainstay.patterns.renderer import describe_briefly, render_pattern
+from mainstay.patterns.pattern_template import InstructionPattern, PatternFileProblem
+from mainstay.patterns.prompt_text import describe_briefly, render_pattern
 from mainstay.patterns.tool import RESULTS_MAX, SIMILARITY_MIN
-from mainstay.patterns.yaml_parser import PatternFileProblem
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 UNLIMITED_BYTES = 10_000_000  # bytes; larger than any pattern file, so nothing is cut

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from mainstay.agent.external_tools import PLUGINS_FOLDER, build_plugin
-from mainstay.agent.workspace_stores import list_used_workspaces
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import open_store_locked, run_async
+from mainstay.agent.workspace_stores import get_auxiliary_stores, list_used_workspaces
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import open_store_locked, run_async
 from mainstay.cli.commands.output import print_json, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import (
     UNSANDBOXED_NOTE,
@@ -38,7 +38,6 @@ from mainstay.plugins.lock_file import InstalledPlugin, read_lock
 from mainstay.plugins.manifest import MANIFEST_FILE, PluginManifest, describe_requests, read_manifest
 from mainstay.plugins.tool import build_plugin_tools
 from mainstay.store.memory.plugin_state import InMemoryPluginState
-from mainstay.store.memory.workspace_store import get_workspace_store
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
@@ -296,7 +295,7 @@ async def _clear_state(home: ConfiguredHome, name: str) -> None:
     """Delete the plugin's state in every workspace of the home, because plugins belong to the home."""
     for folder in list_used_workspaces(home.config.storage, home.location.data):
         async with open_store_locked(msgspec.structs.replace(home.location, workspace=folder.name)) as store:
-            await get_workspace_store(store).plugin_state().clear(name)
+            await get_auxiliary_stores(store).plugin_state().clear(name)
         if not remove_tree(folder / PLUGINS_FOLDER / name):
             print_note(f"some of its files could not be deleted: {escape_line(str(folder / PLUGINS_FOLDER / name))}")
 

@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mainstay.agent.external_tools import PLUGINS_FOLDER, ExternalToolEnvironment, build_plugin, load_plugin
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import open_store_locked, run_async
+from mainstay.agent.workspace_stores import get_auxiliary_stores
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import open_store_locked, run_async
 from mainstay.cli.commands.plugin_mcp_helpers import ConfiguredHome, load_tools_home, read_log_lines
-from mainstay.cli.commands.tool_invocation import (
+from mainstay.cli.commands.tool_call_helpers import (
     build_command_context,
     check_argument_options,
     parse_arguments,
@@ -32,7 +33,6 @@ from mainstay.plugins.manifest import PluginManifest, read_manifest
 from mainstay.plugins.plugin import Plugin
 from mainstay.plugins.tool import build_plugin_tools
 from mainstay.store.memory.plugin_state import InMemoryPluginState
-from mainstay.store.memory.workspace_store import get_workspace_store
 from mainstay.trust.guards.terminal_sanitizer import sanitize_text
 
 
@@ -76,7 +76,7 @@ async def _open_host(home: ConfiguredHome, name: str) -> AsyncIterator[PluginHos
         plugin = load_plugin(name, entry, read_lock(home.plugins_folder).get(name), home.config, environment)
         async with (
             open_store_locked(home.location) as store,
-            _run_host(plugin, environment, get_workspace_store(store).plugin_state()) as host,
+            _run_host(plugin, environment, get_auxiliary_stores(store).plugin_state()) as host,
         ):
             yield host
 

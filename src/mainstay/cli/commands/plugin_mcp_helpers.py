@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.agent.allow_rules import AllowRuleStore, find_rules_about, remove_rules_about
+from mainstay.agent.allow_rule_store import AllowRuleStore, find_rules_about, remove_rules_about
 from mainstay.agent.external_tools import PLUGINS_FOLDER, ExternalToolEnvironment, build_environment
 from mainstay.agent.trust_setup import build_policy, list_known_secrets
-from mainstay.cli.commands.agent_access import find_owner, print_note
-from mainstay.cli.commands.home_access import WorkspaceLocation, build_overrides, resolve_home, run_async
+from mainstay.cli.commands.agent_setup import find_owner, print_note
+from mainstay.cli.commands.home_locator import WorkspaceLocation, build_overrides, resolve_home, run_async
 from mainstay.cli.commands.output import print_json
 from mainstay.cli.parser.root import UsageError
 from mainstay.config.editor import add_item

@@ -9,9 +9,9 @@ import sys
 import msgspec
 
 from mainstay.agent.client import AgentClient
-from mainstay.cli.chat.approval_prompt import format_shell_hints
+from mainstay.cli.chat.approval_formatter import format_shell_hints
 from mainstay.cli.chat.plain_printer import PlainPrinter
-from mainstay.cli.commands.agent_access import (
+from mainstay.cli.commands.agent_setup import (
     AgentSetup,
     apply_requested_model,
     build_session_name,
@@ -19,7 +19,7 @@ from mainstay.cli.commands.agent_access import (
     print_note,
     set_working_folder,
 )
-from mainstay.cli.commands.home_access import run_async
+from mainstay.cli.commands.home_locator import run_async
 from mainstay.cli.commands.output import print_json
 from mainstay.cli.parser.root import UsageError
 from mainstay.core.events import ApprovalAsked, TurnEnded
@@ -57,7 +57,8 @@ def _read_stdin() -> str:
 
 
 async def _stream_turn(setup: AgentSetup, session: str, prompt: str) -> Outcome:
-    printer = PlainPrinter(_write_stdout, print_note, format_shell_hints)
+    # a script gets only text that is final
+    printer = PlainPrinter(_write_stdout, print_note, format_shell_hints, streams=sys.stdout.isatty())
     async with setup.open_agent() as agent:
         outcome: Outcome | None = None
         try:

@@ -14,8 +14,8 @@ from mainstay import __version__
 from mainstay.agent.agent import Agent
 from mainstay.agent.model_discovery import DiscoveredModel, configure_provider, explain_missing_model, find_model
 from mainstay.agent.trust_setup import list_known_secrets
-from mainstay.cli.commands.agent_access import NoModel, enable_memory_tools, print_note
-from mainstay.cli.commands.home_access import build_overrides, resolve_home, run_async
+from mainstay.cli.commands.agent_setup import NoModel, enable_memory_tools, print_note
+from mainstay.cli.commands.home_locator import build_overrides, resolve_home, run_async
 from mainstay.cli.log_setup import redact_secrets, set_up_logging
 from mainstay.config.loader import FILE, LoadedConfig, load_config
 from mainstay.config.schema import Config

@@ -11,32 +11,31 @@ from typing import Any
 
 import msgspec
 
+from mainstay.agent.client import AgentClient
+from mainstay.agent.trust_setup import build_output_redactor
 from mainstay.cli.chat.formatters import describe_waiting, format_number
-from mainstay.cli.commands.home_access import (
+from mainstay.cli.commands.agent_setup import find_owner, load_config_or_default
+from mainstay.cli.commands.home_locator import (
     WorkspaceLocation,
     load_session_info,
     load_session_records,
     open_store_read_only,
-    resolve_home,
     resolve_workspace,
     run_async,
 )
 from mainstay.cli.commands.output import format_clock, format_time, print_json, print_table, style_text
 from mainstay.cli.commands.transcript_formatter import format_conversation, format_event_row
-from mainstay.config.loader import load_config
-from mainstay.config.schema import find_secrets
 from mainstay.context.compiler import ContextView
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Judged
-from mainstay.core.journal import Record
-from mainstay.core.limits import Limits
+from mainstay.core.journal import Record, ReplayResult
 from mainstay.core.messages import Message
 from mainstay.core.outcome_text import format_count, format_dollars
 from mainstay.core.ports import SessionInfo
-from mainstay.lane.replay import ReplayResult, replay_journal
-from mainstay.observe.session_export import full_history, write_session
+from mainstay.lane.replay import replay_journal
+from mainstay.observe.session_export import ExportFile, full_history, write_lines, write_session
+from mainstay.operations.sessions import ReadSessionExport
 from mainstay.store.home import is_home_locked
-from mainstay.trust.guards.redaction import Redactor
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 NAME_CHARS_MAX = 60  # of a session in a list on a terminal
@@ -107,7 +106,7 @@ def show(options: argparse.Namespace) -> int:
 
 def _show_context(options: argparse.Namespace) -> int:
     # loads providers, which the other commands here do not need
-    from mainstay.cli.commands.agent_access import load_agent_setup
+    from mainstay.cli.commands.agent_setup import load_agent_setup
 
     run_async(_check_nothing_unfinished(resolve_workspace(options), options.session))
     setup = load_agent_setup(options)
@@ -181,18 +180,38 @@ def _build_message_document(session: str, message: Message) -> dict[str, Any]:
 
 
 def export(options: argparse.Namespace) -> int:
-    _, records = run_async(_load_session(resolve_workspace(options), options.session))
+    location = resolve_workspace(options)
     folder = Path(options.to) if options.to is not None else Path(_build_folder_name(options.session))
+    _, records = run_async(_load_session(location, options.session))
     if folder.exists() and not folder.is_dir():
         raise InputRefused(f"{folder} is not a folder; choose another with --to")
-    redactor = Redactor(find_secrets(os.environ))
-    paths = [str(path) for path in write_session(records, folder, lambda text: redactor.redact(text)[0])]
+    if (owner := find_owner(location)) is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        files: tuple[ExportFile, ...] = ("log", "context")
+        paths = [
+            write_lines(folder / f"{file}.jsonl", run_async(_read_export(owner, options.session, file)))
+            for file in files
+        ]
+    else:
+        redactor = build_output_redactor(load_config_or_default(location.home), os.environ)
+        paths = write_session(records, folder, lambda text: redactor.redact(text)[0])
     if options.json:
-        print_json({"ok": True, "files": paths})
+        print_json({"ok": True, "files": [str(path) for path in paths]})
     else:
         for path in paths:
-            print(escape_line(path))
+            print(escape_line(str(path)))
     return 0
+
+
+async def _read_export(owner: AgentClient, session: str, file: ExportFile) -> list[bytes]:
+    """Return the lines of the process that owns the home: it also redacts secrets that only that process knows."""
+    lines: list[bytes] = []
+    after: int | None = 0
+    while after is not None:
+        page = await owner.execute(ReadSessionExport(session=session, file=file, after=after))
+        lines += (line.encode() for line in page.lines)
+        after = page.next
+    return lines
 
 
 def _build_folder_name(session: str) -> str:
@@ -201,8 +220,7 @@ def _build_folder_name(session: str) -> str:
 
 
 def replay_session(options: argparse.Namespace) -> int:
-    limits = load_config(resolve_home(options), env=os.environ).config.limits
-    result = run_async(_replay(resolve_workspace(options), options.session, limits))
+    result = run_async(_replay(resolve_workspace(options), options.session))
     if options.json:
         print_json(_build_replay_document(result))
     elif result.is_identical:
@@ -217,7 +235,7 @@ def _build_replay_document(result: ReplayResult) -> dict[str, Any]:
     return document if result.is_identical else document | {"error": {"type": "Differs", "message": result.difference}}
 
 
-async def _replay(location: WorkspaceLocation, session: str, limits: Limits) -> ReplayResult:
+async def _replay(location: WorkspaceLocation, session: str) -> ReplayResult:
     async with open_store_read_only(location) as store:
         _, records = await load_session_records(store, session)
-    return await replay_journal(records, limits)
+    return await replay_journal(records)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from mainstay.agent.file_origins import FileOriginLookup
-from mainstay.cli.commands.agent_access import print_note
+from mainstay.cli.commands.agent_setup import print_note
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.skill_folders import SkillsFolder, open_skills_folder, read_scope_lock
 from mainstay.core.outcome_text import format_count

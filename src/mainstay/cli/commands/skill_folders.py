@@ -12,7 +12,7 @@ from mainstay.agent.file_origins import FileOriginLookup
 from mainstay.agent.home_paths import checked_workspace_folder
 from mainstay.agent.memory_context import AgentFolders as Grounds
 from mainstay.agent.session_folders import SKILLS_FOLDER
-from mainstay.cli.commands.home_access import WorkspaceLocation, resolve_home, run_async
+from mainstay.cli.commands.home_locator import WorkspaceLocation, resolve_home, run_async
 from mainstay.config.loader import Config, load_config
 from mainstay.config.schema import resolve_data_folder
 from mainstay.core.errors import ConfigError

@@ -11,15 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import run_async
-from mainstay.cli.commands.output import print_json, style_text
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import run_async
+from mainstay.cli.commands.output import print_done, print_json, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import confirm
 from mainstay.cli.commands.skill_folders import SkillsFolder, open_skills_folder
 from mainstay.core.errors import ConfigError
 from mainstay.core.outcome_text import format_count
 from mainstay.io.fetch import parse_private_hosts
-from mainstay.io.package_folder import compute_digest
+from mainstay.io.package_installer import compute_digest
 from mainstay.skills import installer
 from mainstay.skills.allowed_tools import parse_allowed_tools
 from mainstay.skills.installer import SkillInstallPlan
@@ -203,7 +203,7 @@ def approve(options: argparse.Namespace) -> int:
     assert plan.existing is not None, "it was installed"
     if plan.existing.same:
         done = f"{plan.name} has not changed since it was approved"
-        return _print_done(options, done, {"name": plan.name, "changed": False})
+        return print_done(options, done, {"name": plan.name, "changed": False})
     if not options.json:
         _print_plan(plan)
     _refuse_dangerous([plan], options.force)
@@ -212,14 +212,14 @@ def approve(options: argparse.Namespace) -> int:
         return 0
     approved = installer.approve_changes(plan, skills.folder, trusted=options.trust)
     lost = ", and is no longer trusted" if plan.existing.trusted and not approved.trusted else ""
-    return _print_done(options, f"{plan.name} was approved{lost}", {"changed": True, **_build_document(plan, approved)})
+    return print_done(options, f"{plan.name} was approved{lost}", {"changed": True, **_build_document(plan, approved)})
 
 
 def trust(options: argparse.Namespace) -> int:
     skills = open_skills_folder(options)
     if options.revoke:
         installer.distrust_skill(options.name, skills.folder)
-        return _print_done(options, f"{options.name} is untrusted again", {"name": options.name, "trusted": False})
+        return print_done(options, f"{options.name} is untrusted again", {"name": options.name, "trusted": False})
     if (written := _find_untrusted_own(skills, options.name)) is not None:
         return _trust_own(options, skills, written)
     plan = installer.plan_approval(options.name, skills.folder)
@@ -232,7 +232,7 @@ def trust(options: argparse.Namespace) -> int:
         print("nothing was changed")
         return 0
     installer.trust_skill(plan.name, skills.folder, plan.digest)
-    return _print_done(options, f"{plan.name} is trusted", {"name": plan.name, "trusted": True})
+    return print_done(options, f"{plan.name} is trusted", {"name": plan.name, "trusted": True})
 
 
 def _find_untrusted_own(skills: SkillsFolder, name: str) -> AvailableSkill | None:
@@ -263,7 +263,7 @@ def _trust_own(options: argparse.Namespace, skills: SkillsFolder, available: Ava
         print("nothing was changed")
         return 0
     installer.trust_agent_written(name, skills.folder, digest)
-    return _print_done(options, f"{name} is trusted", {"name": name, "trusted": True})
+    return print_done(options, f"{name} is trusted", {"name": name, "trusted": True})
 
 
 def remove(options: argparse.Namespace) -> int:
@@ -279,7 +279,7 @@ def remove(options: argparse.Namespace) -> int:
         return 0
     removed = installer.remove_skill(name, skills.folder)
     done = f"the link {name} was removed" if removed is not None and removed.link else f"{name} was removed"
-    return _print_done(options, done, {"name": name, "own": removed is None})
+    return print_done(options, done, {"name": name, "own": removed is None})
 
 
 # --- copy and link -------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def copy(options: argparse.Namespace) -> int:
         print_note("an agent wrote it after reading untrusted text: the copy is not trusted")
     trust = "own" if copied is None else "trusted" if copied.trusted else "untrusted"
     done = f"{options.name} was copied to {target.description}"
-    return _print_done(
+    return print_done(
         options, done, {"name": options.name, "folder": str(target.folder / options.name), "trust": trust}
     )
 
@@ -316,7 +316,7 @@ def link(options: argparse.Namespace) -> int:
         )
     linked = installer.link_skill(options.name, source.folder, target.create_folder(), force=options.force)
     done = f"{options.name} was linked into {target.description}: edits show in both"
-    return _print_done(
+    return print_done(
         options, done, {"name": options.name, "folder": str(target.folder / options.name), "link": linked.link}
     )
 
@@ -325,11 +325,3 @@ def _has_untrusted_files(source: SkillsFolder, name: str) -> bool:
     """Whether an agent wrote a file of the skill after reading untrusted text. Only the workspace that has the real
     file records that."""
     return source.load_file_origins().has_untrusted(os.path.realpath(source.folder / check_skill_name(name)))
-
-
-def _print_done(options: argparse.Namespace, sentence: str, document: dict[str, Any]) -> int:
-    if options.json:
-        print_json({"ok": True, **document})
-    else:
-        print(escape_line(sentence))
-    return 0

@@ -16,7 +16,7 @@ from mainstay import __version__
 from mainstay.agent.telemetry import build_resource, build_telemetry_options
 from mainstay.agent.trust_setup import list_known_secrets
 from mainstay.cli.chat.glyphs import detect_glyphs
-from mainstay.cli.commands.home_access import (
+from mainstay.cli.commands.home_locator import (
     WorkspaceLocation,
     load_session_records,
     open_store_read_only,
@@ -27,16 +27,15 @@ from mainstay.cli.commands.home_access import (
 from mainstay.cli.commands.output import print_json, style_text
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
-from mainstay.core.errors import ConfigError, InputRefused
-from mainstay.observe.otlp import traces_to_json
-from mainstay.observe.spans import Trace, group_by_turn
-from mainstay.observe.traces import build_trace
+from mainstay.core.errors import ConfigError
+from mainstay.observe.otlp_encoder import traces_to_json
+from mainstay.observe.span_types import Trace
+from mainstay.observe.traces import build_trace, select_turns
 from mainstay.observe.waterfall import render_waterfall
 from mainstay.trust.guards.redaction import Redactor
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 60, 200, 120
-TURNS_MAX = 1_000  # newest turns shown with --all
 
 
 def show_trace(options: argparse.Namespace) -> int:
@@ -77,13 +76,8 @@ async def load_traces(
     now = time.time_ns() // 1_000_000
     async with open_store_read_only(location) as store:
         info, records = await load_session_records(store, session)
-        turns = {turn: turn_records for turn, turn_records in group_by_turn(records).items() if turn}
-        if not turns:
-            raise InputRefused(f"the session {info.key!r} has no turns yet")
-        if turn_number and turn_number not in turns:
-            raise InputRefused(f"there is no turn {turn_number}; {info.key!r} has {min(turns)} to {max(turns)}")
-        chosen = list(turns)[-TURNS_MAX:] if turn_number == 0 else [turn_number or max(turns)]
-        traces = [await build_trace(store, info, turns[turn], telemetry_options, now) for turn in chosen]
+        turns = select_turns(records, turn_number, info.key)
+        traces = [await build_trace(store, info, turn_records, telemetry_options, now) for turn_records in turns]
     return [trace for trace in traces if trace is not None]
 
 

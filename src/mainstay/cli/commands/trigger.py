@@ -8,15 +8,16 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from mainstay.agent.home_paths import EVENTS_FOLDER
 from mainstay.agent.system_clock import SystemClock
 from mainstay.agent.trigger_adapters import describe_outcome
 from mainstay.agent.trigger_service import DEFAULT_WORKSPACE, find_main_workspace
-from mainstay.cli.commands.agent_access import AgentSetup, find_owner, load_agent_setup, print_note
-from mainstay.cli.commands.home_access import (
+from mainstay.agent.workspace_stores import get_auxiliary_stores
+from mainstay.cli.commands.agent_setup import AgentSetup, find_owner, load_agent_setup, print_note
+from mainstay.cli.commands.home_locator import (
     WorkspaceLocation,
     load_storage,
     open_store_read_only,
@@ -27,28 +28,19 @@ from mainstay.cli.commands.output import format_time, print_json, print_table, s
 from mainstay.cli.commands.run import exit_code
 from mainstay.cli.parser.root import UsageError
 from mainstay.config.loader import load_config
-from mainstay.config.schema_skills import WebhookEntry
+from mainstay.config.schema_skills_patterns_triggers import WebhookEntry
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.outcome import Paused, Reply
-from mainstay.core.triggers import (
-    PromptSubmitter,
-    Trigger,
-    TriggerLog,
-    TriggerRun,
-    TriggerStatus,
-    TriggerTarget,
-    WakeCheck,
-)
+from mainstay.core.triggers import Trigger, TriggerLog, TriggerRun, TriggerStatus, TriggerTarget
 from mainstay.lane.replies import find_reply
 from mainstay.store.home import prepare_home
-from mainstay.store.memory.workspace_store import get_workspace_store
 from mainstay.triggers.async_event_folder import AsyncEventFolder
-from mainstay.triggers.definition import check_is_future, check_trigger_name
-from mainstay.triggers.engine import TriggerEngine
-from mainstay.triggers.event_files import REASON_SUFFIX, SUFFIX
+from mainstay.triggers.event_file_io import SUFFIX
 from mainstay.triggers.event_folder import EventFolder
 from mainstay.triggers.misfire_policy import TriggerEngineSettings
 from mainstay.triggers.schedule import TriggerSchedule
+from mainstay.triggers.status_listing import list_statuses
+from mainstay.triggers.trigger_json import check_is_future, check_trigger_name
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 POLL_S = 0.2
@@ -262,19 +254,8 @@ def _find_local_zone() -> str:
 
 def remove(options: argparse.Namespace) -> int:
     return _apply_change(
-        options, lambda folder: folder.remove(options.name) or _remove_failed(folder, options.name), REMOVED
+        options, lambda folder: folder.remove(options.name) or folder.remove_failed(options.name), REMOVED
     )
-
-
-def _remove_failed(folder: EventFolder, name: str) -> bool:
-    """Remove an invalid trigger from the folder failed, with its reason file. Return whether there was one."""
-    stem = f"{folder.path}/failed/{check_trigger_name(name)}"
-    if not os.path.lexists(stem + SUFFIX):
-        return False
-    for path in (stem + SUFFIX, stem + REASON_SUFFIX):
-        if os.path.lexists(path):
-            os.unlink(path)
-    return True
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -319,7 +300,7 @@ def run(options: argparse.Namespace) -> int:
     if reply is None:
         return EXIT_PAUSED if run.result == "fired" else 0 if run.result == "asleep" else 1
     if isinstance(reply.outcome, Paused):
-        print_note("it waits for an approval: see `mainstay approvals list`")
+        print_note("it waits for an approval: see `mainstay approval list`")
     return exit_code(reply.outcome)
 
 
@@ -333,7 +314,7 @@ async def _run_and_wait(setup: AgentSetup, name: str, location: WorkspaceLocatio
             while (reply := await find_reply(store, run.session, run.seq)) is None:
                 info = await store.get_session(run.session)
                 if info is not None and info.approval is not None:
-                    print_note("it waits for an approval: see `mainstay approvals list`")
+                    print_note("it waits for an approval: see `mainstay approval list`")
                     return run, None
                 await asyncio.sleep(POLL_S)
             return run, reply
@@ -358,16 +339,12 @@ async def _load_statuses(location: WorkspaceLocation) -> Sequence[TriggerStatus]
     if (remote := find_owner(location)) is not None:
         return await remote.triggers.list()
     async with _open_log(location) as log:
-        unused: Any = None  # listing submits no prompt and runs no check
         files = AsyncEventFolder(_open_folder(location))
         rules = TriggerEngineSettings(
             workspace=location.workspace,
             main_workspace=find_main_workspace(location.data, location.workspace, load_storage(location.home)),
         )
-        engine = TriggerEngine(
-            files, log, cast(PromptSubmitter, unused), check=cast(WakeCheck, unused), clock=SystemClock(), rules=rules
-        )
-        return await engine.scan_status()
+        return await list_statuses(files, log, SystemClock(), rules)
 
 
 async def _load_runs(location: WorkspaceLocation, name: str, limit: int) -> Sequence[TriggerRun]:
@@ -378,4 +355,4 @@ async def _load_runs(location: WorkspaceLocation, name: str, limit: int) -> Sequ
 @asynccontextmanager
 async def _open_log(location: WorkspaceLocation) -> AsyncIterator[TriggerLog]:
     async with open_store_read_only(location) as store:
-        yield get_workspace_store(store).trigger_log()
+        yield get_auxiliary_stores(store).trigger_log()

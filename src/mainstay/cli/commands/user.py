@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mainstay.agent.system_clock import SystemClock
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import WorkspaceLocation, resolve_home, run_async
-from mainstay.cli.commands.output import format_time, print_json, print_table, style_text
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import WorkspaceLocation, resolve_home, run_async
+from mainstay.cli.commands.output import format_time, print_done, print_json, print_table, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import check_utf8, confirm
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config, check_workspace, resolve_data_folder
@@ -91,7 +91,7 @@ def remove(options: argparse.Namespace) -> int:
         print("no user was removed")
         return 0
     _execute(options, operations.RemovePerson(name=options.name))
-    return _print_done(options, {"name": options.name}, f"{options.name} was removed with all accounts and keys")
+    return print_done(options, f"{options.name} was removed with all accounts and keys", {"name": options.name})
 
 
 def _confirm_removal(options: argparse.Namespace) -> bool:
@@ -107,7 +107,7 @@ def unpair(options: argparse.Namespace) -> int:
     channel, account = check_utf8(options.channel), check_utf8(options.user)
     _execute(options, operations.UnpairAccount(channel=channel, user=account))
     done = f"{options.user} on {options.channel} is no longer paired"
-    return _print_done(options, {"channel": channel, "user": account}, done)
+    return print_done(options, done, {"channel": channel, "user": account})
 
 
 def list_pairings(options: argparse.Namespace) -> int:
@@ -145,7 +145,7 @@ def create_key(options: argparse.Namespace) -> int:
     about = created.kept
     print(created.key, flush=True)  # alone on stdout, for a script
     until = f"until {format_time(about.expires)}" if about.expires else "until it is revoked"
-    print_note(f"{about.person} in {about.workspace}: {', '.join(about.scopes)}, {until}. It is shown only once.")
+    print_note(f"{about.person} in {about.workspace}: {', '.join(about.scopes)}, {until}. The key is shown only once.")
     print_note("Use it as the header `Authorization: Bearer KEY`, or as the API key of an OpenAI client;")
     print_note(f"`mainstay user revoke {about.id}` revokes it.")
     return 0
@@ -179,15 +179,7 @@ def _describe_key_state(key: KeyView) -> str:
 
 def revoke(options: argparse.Namespace) -> int:
     revoked = _execute(options, operations.RevokeKey(id=check_utf8(options.id)))
-    return _print_done(options, {"key": revoked}, f"{revoked.id} of {revoked.person} was revoked")
-
-
-def _print_done(options: argparse.Namespace, document: dict[str, Any], sentence: str) -> int:
-    if options.json:
-        print_json({"ok": True, **document})
-    else:
-        print(escape_line(sentence))
-    return 0
+    return print_done(options, f"{revoked.id} of {revoked.person} was revoked", {"key": revoked})
 
 
 # --- access to the home --------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import argparse
 
 import msgspec
 
-from mainstay.cli.commands.agent_access import print_note
-from mainstay.cli.commands.home_access import WorkspaceLocation, run_async
+from mainstay.cli.commands.agent_setup import print_note
+from mainstay.cli.commands.home_locator import WorkspaceLocation, run_async
 from mainstay.cli.commands.output import format_time, print_json, print_table
 from mainstay.cli.commands.plugin_mcp_helpers import confirm
 from mainstay.cli.commands.user import load_home

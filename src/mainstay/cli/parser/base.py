@@ -6,7 +6,7 @@ Imports only argparse, so that `--help` stays fast.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -69,19 +69,32 @@ class ComponentChoices:
 class CommandGroup:
     """A group of subcommands, such as those of `mainstay session`, or the top level itself."""
 
-    def __init__(self, parser: CommandParser, *, required: bool) -> None:
+    def __init__(self, parser: CommandParser, *, required: bool, words: Collection[str] | None = None) -> None:
+        """`words` is the command line, if commands of groups that it does not name are not needed. None: add all."""
+        self._words = words
         self._subparsers = parser.add_subparsers(
             metavar="COMMAND", dest="verb", parser_class=CommandParser, title="commands", required=required
         )
 
-    def add_group(self, name: str, help: str, default_command: CommandParser | None = None) -> CommandGroup:
-        """Add a nested group; its plural is an alias. `default_command` is what runs without a subcommand."""
+    def add_group(
+        self,
+        name: str,
+        help: str,
+        add_commands: Callable[[CommandGroup], None],
+        default_command: CommandParser | None = None,
+    ) -> None:
+        """Add a nested group, and its commands with `add_commands`; its plural is an alias. `default_command` is what
+        runs without a subcommand."""
+        if self._words is not None and name not in self._words and _pluralise(name) not in self._words:
+            unused = self._subparsers.add_parser(name, help=help, add_help=False)
+            self._subparsers.choices[_pluralise(name)] = unused
+            return
         parents = [build_shared_options(), default_command] if default_command is not None else [build_shared_options()]
         parser = self._subparsers.add_parser(name, help=help, description=help, allow_abbrev=False, parents=parents)
         self._subparsers.choices[_pluralise(name)] = parser
         if default_command is not None:
             parser.set_defaults(run=default_command.get_default("run"))
-        return CommandGroup(parser, required=default_command is None)
+        add_commands(CommandGroup(parser, required=default_command is None))
 
     def add_command(
         self, name: str, help: str, handler: str, *, has_json: bool = True, extra_options: CommandParser | None = None

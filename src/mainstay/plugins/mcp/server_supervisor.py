@@ -232,8 +232,8 @@ class ServerSupervisor:
         if count >= self._limits.failures_max:
             left_s = self._failures[0][0] + window - now
             raise ServerUnavailable(
-                f"The MCP server {self.server.name} failed {count} times within {window:g} s and rests for another "
-                f"{max(left_s, 1):.0f} s. The last time: {self._failures[-1][1]}"
+                f"The MCP server {self.server.name} failed {count} times within {window:g} s and is not started for "
+                f"another {max(left_s, 1):.0f} s. The last time: {self._failures[-1][1]}"
             )
         if count:
             waits = self._limits.backoff_s

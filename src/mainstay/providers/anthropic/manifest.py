@@ -12,6 +12,7 @@ COMPONENT = ProviderComponent(
     base_url="https://api.anthropic.com",
     url_variable="ANTHROPIC_BASE_URL",
     key_variables=("ANTHROPIC_API_KEY",),
+    setup=("create an API key at https://console.anthropic.com/settings/keys",),
     default_model="claude-haiku-4-5",
     has_embeddings=False,
     model_info="mainstay.providers.anthropic.models:find_anthropic_model",

@@ -49,25 +49,25 @@ class AnthropicProvider(HttpProvider):
     KEY_HEADER: ClassVar[tuple[str, str]] = ("x-api-key", "{key}")
     HEADERS: ClassVar[dict[str, str]] = {"anthropic-version": API_VERSION}
 
-    def _prepare(self) -> None:
-        self._body_head = b'{"model":%b,"stream":true,' % encode(self._name)
-        self._encoding_tag = build_encoding_tag("anthropic", {"images": self._info.images})
+    def prepare(self) -> None:
+        self._body_head = b'{"model":%b,"stream":true,' % encode(self.name)
+        self._encoding_tag = build_encoding_tag("anthropic", {"images": self.info.images})
 
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         return base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
 
     def build_body(self, context: Context, options: Options) -> bytes:
         """Return the request body. The fixed part and the end of the history are marked for the prompt cache."""
-        output_max = self._info.output if options.output_tokens_max is None else options.output_tokens_max
+        output_max = self.info.output if options.output_tokens_max is None else options.output_tokens_max
         head = [self._body_head, b'"max_tokens":%d,' % output_max]
         if context.tools:
-            tools = self._cached_tools(context.tools)
+            tools = self.cached_tools(context.tools)
             marked_later = context.system or context.profile
             head += [b'"tools":[', tools if marked_later else tools[:-1] + _CACHE_MARK, b"],"]
             if options.tool_choice == "none":  # the tools are still sent, so that the cached prefix stays valid
                 head.append(b'"tool_choice":{"type":"none"},')
         if context.system or context.profile:
-            head.append(self._cached_system(context.system, context.profile))
+            head.append(self.cached_system(context.system, context.profile))
         return b'%b"messages":[%b]}' % (b"".join(head), self._encode_history(context))
 
     def _encode_history(self, context: Context) -> bytes:
@@ -79,17 +79,17 @@ class AnthropicProvider(HttpProvider):
         return b",".join(b'{"role":"%b","content":[%b]}' % (role.encode(), content) for role, content in groups)
 
     def _encode_blocks(self, message: Message) -> ContentBlocks:
-        return _encode_blocks(message, images=self._info.images)
+        return _encode_blocks(message, images=self.info.images)
 
     @staticmethod
-    def _encode_system(*sections: str) -> bytes:
+    def encode_system(*sections: str) -> bytes:
         """Encode the fixed section and the profile, each with a cache mark: if only the profile changes, the fixed
         section is still a cache hit."""
         blocks = [encode(_text_block(section))[:-1] + _CACHE_MARK for section in sections if section]
         return b'"system":[%b],' % b",".join(blocks)
 
     @staticmethod
-    def _encode_tools(tools: tuple[Tool, ...]) -> bytes:
+    def encode_tools(tools: tuple[Tool, ...]) -> bytes:
         definitions = [
             {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.schema}}
             for tool in tools

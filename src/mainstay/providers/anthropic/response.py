@@ -8,9 +8,8 @@ import msgspec
 
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
+from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_uncached_usage
 from mainstay.providers.wire.encoding import encode
-from mainstay.providers.wire.token_usage import build_uncached_usage
 
 # One struct for all events: `type` says which, and most are deltas.
 
@@ -96,7 +95,7 @@ class AnthropicResponseParser(BatchingParser):
             try:
                 event = _decode_event(payload)
             except DECODING_ERRORS:
-                event = self._decode_leniently(payload, _event_decoder)
+                event = self.decode_leniently(payload, _event_decoder)
                 if event is None:
                     break
             if event.type == "content_block_delta" and event.delta is not None:
@@ -105,7 +104,7 @@ class AnthropicResponseParser(BatchingParser):
                 self._handle_event(event)
                 if self.is_over:
                     break
-        return self._drain_pieces()
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         if self._stop_reason is None:
@@ -136,17 +135,17 @@ class AnthropicResponseParser(BatchingParser):
             case "message_stop":
                 self.is_over = True
             case "error":
-                self._handle_error(event.error)
+                self.handle_error(event.error)
 
     def _handle_delta(self, index: int, delta: AnthropicDelta) -> None:
         if delta.text:
-            self._append_text("text", delta.text)
+            self.append_text("text", delta.text)
         elif delta.partial_json:
             self._append_block_input(index, delta.partial_json)
         elif delta.thinking:
-            self._append_text("thinking", delta.thinking)
+            self.append_text("thinking", delta.thinking)
         elif delta.signature:
-            self._emit(ThinkingPiece("", delta.signature))
+            self.emit(ThinkingPiece("", delta.signature))
 
     def _start_block(self, index: int, block: AnthropicBlock) -> None:
         if block.type == "tool_use":
@@ -154,22 +153,22 @@ class AnthropicResponseParser(BatchingParser):
             call_index = max(index, self._next_index)
             self._open_calls[index] = AnthropicToolCall(call_index, initial_input)
             self._next_index = call_index + 1
-            self._emit(ToolCallPiece(call_index, block.name or ""))
+            self.emit(ToolCallPiece(call_index, block.name or ""))
         elif block.text:
-            self._append_text("text", block.text)
+            self.append_text("text", block.text)
         elif block.thinking:
-            self._append_text("thinking", block.thinking)
+            self.append_text("thinking", block.thinking)
 
     def _stop_block(self, index: int) -> None:
         call = self._open_calls.pop(index, None)
         if call is not None and call.initial_input:
-            self._emit(ToolCallPiece(call.index, "", call.initial_input))
+            self.emit(ToolCallPiece(call.index, "", call.initial_input))
 
     def _append_block_input(self, index: int, part: str) -> None:
         call = self._open_calls.get(index)
         if call is not None:  # ignore a delta of a block that never started: its tool is unknown
             call.initial_input = ""
-            self._append_call_input(call.index, "", part)
+            self.append_call_input(call.index, "", part)
 
     def _update_usage(self, usage: AnthropicUsage | None) -> None:
         """Update the token counts. They are cumulative; a count that an event omits keeps its value."""

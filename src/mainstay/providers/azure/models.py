@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.model_info import ModelInfo
-from mainstay.providers.known_models import describe_model
+from mainstay.providers.model_lookup import describe_model
 from mainstay.providers.openai.models import OPENAI_MODELS
 
 

@@ -33,16 +33,16 @@ class AzureProvider(OpenAIProvider):
     MANIFEST: ClassVar[ProviderComponent] = COMPONENT
     KEY_HEADER: ClassVar[tuple[str, str]] = ("api-key", "{key}")
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self._output_limit_field = b'"max_completion_tokens":%d,'
 
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         parts = urlsplit(base_url.strip())
         path = parts.path.rstrip("/").removesuffix("/chat/completions")
         if parts.query:
             if "/deployments/" not in path:
                 root = path.removesuffix("/v1").removesuffix("/openai")
-                path = f"{root}/openai/deployments/{quote(self._name, safe='')}"
+                path = f"{root}/openai/deployments/{quote(self.name, safe='')}"
             return f"{parts.scheme}://{parts.netloc}{path}/chat/completions?{parts.query}"
         return f"{parts.scheme}://{parts.netloc}{path or '/openai/v1'}/chat/completions"

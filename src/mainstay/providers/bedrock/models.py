@@ -6,7 +6,7 @@ import re
 
 from mainstay.core.model_info import ModelInfo
 from mainstay.providers.anthropic.models import ANTHROPIC_MODELS
-from mainstay.providers.known_models import describe_model
+from mainstay.providers.model_lookup import describe_model
 
 _ANTHROPIC = re.compile(r"(?:[a-z]{2,6}\.)?anthropic\.(.+)")
 _REGION = re.compile(r"(?:[a-z]{2,6}\.)?([a-z0-9]+\..+)")

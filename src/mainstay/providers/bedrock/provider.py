@@ -73,14 +73,14 @@ class BedrockProvider(HttpProvider):
         key = None if isinstance(api_key, AwsCredentials) else api_key
         super().__init__(name, base_url=base_url, api_key=key, limits=limits, info=info, label=label)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         # only Anthropic's models sign their thinking, and most others refuse it; an ARN does not name the vendor
-        self._sends_thinking = self._info.thinking or "anthropic." in self._name or self._name.startswith("arn:")
-        flags = {"images": self._info.images, "thinking": self._sends_thinking}
+        self._sends_thinking = self.info.thinking or "anthropic." in self.name or self.name.startswith("arn:")
+        flags = {"images": self.info.images, "thinking": self._sends_thinking}
         self._encoding_tag = build_encoding_tag("bedrock", flags)
 
-    def _build_url(self, base_url: str) -> str:
-        return f"{base_url.rstrip('/')}/model/{quote(self._name, safe='-._~')}/converse-stream"
+    def build_url(self, base_url: str) -> str:
+        return f"{base_url.rstrip('/')}/model/{quote(self.name, safe='-._~')}/converse-stream"
 
     def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         if self._credentials is None:
@@ -96,12 +96,12 @@ class BedrockProvider(HttpProvider):
         head = [b"{"]
         history = self._encode_history(context)
         if context.tools:
-            head.append(self._cached_tools(context.tools))
+            head.append(self.cached_tools(context.tools))
         elif b'{"toolUse":' in history or b'{"toolResult":' in history:  # in text, quotes are escaped
             head.append(_PLACEHOLDER_TOOLS)
         if context.system or context.profile:
-            head.append(self._cached_system(context.system, context.profile))
-        output_max = self._info.output if options.output_tokens_max is None else options.output_tokens_max
+            head.append(self.cached_system(context.system, context.profile))
+        output_max = self.info.output if options.output_tokens_max is None else options.output_tokens_max
         head.append(b'"inferenceConfig":{"maxTokens":%d},' % output_max)
         return b'%b"messages":[%b]}' % (b"".join(head), history)
 
@@ -111,14 +111,14 @@ class BedrockProvider(HttpProvider):
         return b",".join(b'{"role":"%b","content":[%b]}' % (role.encode(), content) for role, content in groups)
 
     def _encode_blocks(self, message: Message) -> ContentBlocks:
-        return _encode_blocks(message, images=self._info.images, thinking=self._sends_thinking)
+        return _encode_blocks(message, images=self.info.images, thinking=self._sends_thinking)
 
     @staticmethod
-    def _encode_system(*sections: str) -> bytes:
+    def encode_system(*sections: str) -> bytes:
         return b'"system":%b,' % encode([{"text": section} for section in sections if section])
 
     @staticmethod
-    def _encode_tools(tools: tuple[Tool, ...]) -> bytes:
+    def encode_tools(tools: tuple[Tool, ...]) -> bytes:
         definitions = [
             {
                 "toolSpec": {

@@ -12,9 +12,8 @@ import msgspec
 from mainstay.core.errors import StreamBroken
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
+from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_uncached_usage
 from mainstay.providers.wire.reasoning_signatures import tag_signature
-from mainstay.providers.wire.token_usage import build_uncached_usage
 
 SIGNATURE_OWNER = "bedrock"
 
@@ -102,7 +101,7 @@ class BedrockResponseParser(BatchingParser):
             try:
                 event = _decode_event(payload)
             except DECODING_ERRORS:
-                event = self._decode_leniently(payload, _event_decoder)
+                event = self.decode_leniently(payload, _event_decoder)
                 if event is None:
                     break
             block = event.content_block_delta
@@ -112,7 +111,7 @@ class BedrockResponseParser(BatchingParser):
                 self._handle_event(event)
                 if self.is_over:
                     break
-        return self._drain_pieces()
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         if self._stop_reason is None:
@@ -134,26 +133,26 @@ class BedrockResponseParser(BatchingParser):
             self.is_over = self._stop_reason is not None
         elif event.exception is not None:
             error = event.error if isinstance(event.error, dict) else {}
-            self._handle_error(
+            self.handle_error(
                 {"message": error.get("message", ""), "code": _STATUS_BY_EXCEPTION.get(event.exception, 500)}
             )
 
     def _handle_delta(self, index: int, delta: BedrockContent) -> None:
         if delta.text:
-            self._append_text("text", delta.text)
+            self.append_text("text", delta.text)
         elif delta.tool_use is not None:
             if delta.tool_use.input and index in self._calls_by_block:
-                self._append_call_input(self._calls_by_block[index], "", delta.tool_use.input)
+                self.append_call_input(self._calls_by_block[index], "", delta.tool_use.input)
         elif delta.reasoning_content is not None:
             if delta.reasoning_content.text:
-                self._append_text("thinking", delta.reasoning_content.text)
+                self.append_text("thinking", delta.reasoning_content.text)
             if delta.reasoning_content.signature:
-                self._emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, delta.reasoning_content.signature)))
+                self.emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, delta.reasoning_content.signature)))
 
     def _start_block(self, block: BedrockBlock) -> None:
         if block.start is not None and block.start.tool_use is not None:
             self._calls_by_block[block.content_block_index] = self._call_count
-            self._emit(ToolCallPiece(self._call_count, block.start.tool_use.name or ""))
+            self.emit(ToolCallPiece(self._call_count, block.start.tool_use.name or ""))
             self._call_count += 1
 
     def _handle_stop(self, reason: str) -> None:

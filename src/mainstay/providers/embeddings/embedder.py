@@ -45,7 +45,7 @@ def build_api_embedder(spec: str, options: EmbedderOptions, context: EmbedderFac
     """
     name, _, model = spec.partition("/")
     if not name or not model:
-        raise ConfigError(f"{spec!r} names no model: write <provider>/<model>, e.g. {EXAMPLE}")
+        raise ConfigError(f"{spec!r} does not name a model: write <provider>/<model>, e.g. {EXAMPLE}")
     settings, environ = context.provider, context.environ
     provider = registry.find_provider(name)
     if not (settings.base_url if provider is None else provider.has_embeddings):
@@ -54,7 +54,7 @@ def build_api_embedder(spec: str, options: EmbedderOptions, context: EmbedderFac
     if provider is not None:
         url, key = url or provider.find_base_url(environ), key or provider.find_api_key(environ)
         if key is None and provider.key_variable and url == provider.base_url:
-            raise ConfigError(f"{name} needs an API key: set {provider.key_variable}, or pass api_key")
+            raise provider.build_key_error(environ)
     return ApiEmbedder(model, base_url=url or "", api_key=key, limits=context.limits, label=name)
 
 

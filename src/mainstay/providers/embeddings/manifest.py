@@ -11,4 +11,5 @@ COMPONENT = Component(
     summary="The embeddings API of a provider: `<provider>/<model>`, with the provider's address and key.",
     settings=EmbedderOptions,
     factory="mainstay.providers.embeddings.embedder:build_api_embedder",
+    check="mainstay.providers.embeddings.health:check_api_embedder",
 )

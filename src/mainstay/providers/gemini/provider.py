@@ -51,29 +51,29 @@ class GeminiProvider(HttpProvider):
     PARSER: ClassVar[type[GeminiResponseParser]] = GeminiResponseParser
     KEY_HEADER: ClassVar[tuple[str, str]] = ("x-goog-api-key", "{key}")
 
-    def _prepare(self) -> None:
-        self._needs_signatures = _SIGNING_MODELS.match(self._name.removeprefix("models/")) is not None
-        flags = {"images": self._info.images, "signed": self._needs_signatures}
+    def prepare(self) -> None:
+        self._needs_signatures = _SIGNING_MODELS.match(self.name.removeprefix("models/")) is not None
+        flags = {"images": self.info.images, "signed": self._needs_signatures}
         self._encoding_tag = build_encoding_tag("gemini", flags)
 
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         root = base_url.rstrip("/").removesuffix("/openai")  # the path of the OpenAI-compatible API
-        model = quote(self._name.removeprefix("models/"), safe="-._~")
+        model = quote(self.name.removeprefix("models/"), safe="-._~")
         return f"{root}/models/{model}:streamGenerateContent?alt=sse"
 
     def build_body(self, context: Context, options: Options) -> bytes:
         """Return the request body."""
         head = [b"{"]
         if context.system or context.profile:
-            head.append(self._cached_system(context.system, context.profile))
+            head.append(self.cached_system(context.system, context.profile))
         if context.tools:
-            head.append(self._cached_tools(context.tools))
+            head.append(self.cached_tools(context.tools))
             if options.tool_choice == "none":  # the tools are still sent, so that the cached prefix stays valid
                 head.append(b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}},')
         settings = []
         if options.output_tokens_max is not None:
             settings.append(b'"maxOutputTokens":%d' % options.output_tokens_max)
-        if self._info.thinking:
+        if self.info.thinking:
             settings.append(b'"thinkingConfig":{"includeThoughts":true}')
         if settings:
             head.append(b'"generationConfig":{%b},' % b",".join(settings))
@@ -96,15 +96,15 @@ class GeminiProvider(HttpProvider):
                 parts = [{"text": format_runtime_note(message.text)}] if message.text.strip() else []
                 return ContentBlocks("user", others=encode_items(parts))
             case "user":
-                return ContentBlocks("user", others=encode_items(_user_parts(message, images=self._info.images)))
+                return ContentBlocks("user", others=encode_items(_user_parts(message, images=self.info.images)))
 
     @staticmethod
-    def _encode_system(*sections: str) -> bytes:
+    def encode_system(*sections: str) -> bytes:
         parts = [{"text": section} for section in sections if section]
         return b'"systemInstruction":{"parts":%b},' % encode(parts)
 
     @staticmethod
-    def _encode_tools(tools: tuple[Tool, ...]) -> bytes:
+    def encode_tools(tools: tuple[Tool, ...]) -> bytes:
         declarations = [
             {
                 "name": tool.name,

@@ -12,9 +12,8 @@ import msgspec
 from mainstay.core.errors import StreamBroken
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
+from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
 from mainstay.providers.wire.reasoning_signatures import tag_signature
-from mainstay.providers.wire.token_usage import build_usage
 
 # owners of signatures: of the call that follows, or of a separate part
 CALL_SIGNATURE, TEXT_SIGNATURE = ("gemini-call", "gemini")
@@ -86,7 +85,7 @@ class GeminiResponseParser(BatchingParser):
             try:
                 chunk = _decode_chunk(payload)
             except DECODING_ERRORS:
-                chunk = self._decode_leniently(payload, _chunk_decoder)
+                chunk = self.decode_leniently(payload, _chunk_decoder)
                 if chunk is None:
                     break
             if chunk.usage_metadata is not None:
@@ -101,10 +100,10 @@ class GeminiResponseParser(BatchingParser):
             elif chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
                 self._is_blocked = True
             if chunk.error is not None:
-                self._handle_error(chunk.error)
+                self.handle_error(chunk.error)
             if self.is_over:
                 break
-        return self._drain_pieces()
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         if self._is_blocked:
@@ -122,18 +121,18 @@ class GeminiResponseParser(BatchingParser):
     def _handle_part(self, part: GeminiPart) -> None:
         if part.function_call is not None:
             if part.thought_signature:
-                self._emit(ThinkingPiece("", tag_signature(CALL_SIGNATURE, part.thought_signature)))
+                self.emit(ThinkingPiece("", tag_signature(CALL_SIGNATURE, part.thought_signature)))
             self._emit_call(part.function_call)
             return
         if part.text:
-            self._append_text("thinking" if part.thought else "text", part.text)
+            self.append_text("thinking" if part.thought else "text", part.text)
         if part.thought_signature:
-            self._emit(ThinkingPiece("", tag_signature(TEXT_SIGNATURE, part.thought_signature)))
+            self.emit(ThinkingPiece("", tag_signature(TEXT_SIGNATURE, part.thought_signature)))
 
     def _emit_call(self, call: GeminiFunctionCall) -> None:
         """Emit a call. This API sends each call complete."""
         args = bytes(call.args).decode(errors="replace")
-        self._emit(ToolCallPiece(self._call_count, call.name or "", "" if args == "null" else args))
+        self.emit(ToolCallPiece(self._call_count, call.name or "", "" if args == "null" else args))
         self._call_count += 1
 
     def _handle_finish(self, reason: str) -> None:

@@ -14,5 +14,4 @@ class DirectConnector(Connector):
 
 class LoopbackClient(HttpClient):
     def __init__(self, label: str, limits: Limits) -> None:
-        super().__init__(label, limits)
-        self._connector = DirectConnector()
+        super().__init__(label, limits, DirectConnector())

@@ -10,6 +10,7 @@ COMPONENT = ProviderComponent(
     summary="Models on this machine: downloaded by `mainstay model pull`, or your own GGUF file.",
     factory="mainstay.providers.local.provider:build_local_provider",
     is_local=True,
+    setup=("download a model: `mainstay model pull`",),
     runs_in_process=True,
     has_embeddings=False,
     model_info="mainstay.providers.local.model_info:find_local_model_info",
@@ -18,5 +19,6 @@ COMPONENT = ProviderComponent(
     model_hint="mainstay model list; mainstay model pull {model} downloads it again",
     libraries={"xllamacpp": "xllamacpp"},
     install="pip install -e '.[local]'",
-    check="mainstay.providers.local.health:check_local_model",
+    check="mainstay.providers.local.weights_health:check_local_model",
+    files_check="mainstay.providers.local.weights_health:check_weights_folder",
 )

@@ -30,7 +30,7 @@ class SourceFailed(DownloadFailed):
     """This source could not deliver the weights; another may."""
 
 
-class PartialFileCheckpoint:
+class PartialFileRollbackPoint:
     """A size and hash state to roll back to."""
 
     def __init__(self, size_bytes: int, digest: Any) -> None:
@@ -107,16 +107,16 @@ class PartialFile:
         """Report progress of bytes that are downloaded but not written to this file yet."""
         self._on_progress(min(self.size_bytes + extra_bytes, self.weights.size_bytes))
 
-    def save_position(self) -> PartialFileCheckpoint:
-        return PartialFileCheckpoint(self.size_bytes, self._digest.copy())
+    def save_position(self) -> PartialFileRollbackPoint:
+        return PartialFileRollbackPoint(self.size_bytes, self._digest.copy())
 
-    def roll_back(self, position: PartialFileCheckpoint) -> None:
+    def roll_back(self, position: PartialFileRollbackPoint) -> None:
         os.ftruncate(self._fd, position.size_bytes)
         os.lseek(self._fd, position.size_bytes, os.SEEK_SET)
         self.size_bytes, self._digest = position.size_bytes, position.digest
 
     def restart(self) -> None:
-        self.roll_back(PartialFileCheckpoint(0, hashlib.sha256()))
+        self.roll_back(PartialFileRollbackPoint(0, hashlib.sha256()))
 
     @property
     def is_complete(self) -> bool:

@@ -86,17 +86,17 @@ class LocalResponseParser(BatchingParser):
             try:
                 chunk = _decode_chunk(payload)
             except DECODING_ERRORS:
-                chunk = self._decode_leniently(payload, _chunk_decoder)
+                chunk = self.decode_leniently(payload, _chunk_decoder)
                 if chunk is None:
                     break
             if chunk.error is not None:
-                self._handle_error(chunk.error)
+                self.handle_error(chunk.error)
                 break
             self._handle_chunk(chunk)
         if self._finish_reason is not None and self._pending_text:  # it ended before the keyword was complete
             self._append_words(self._pending_text.removeprefix(self._text_keyword).lstrip())
             self._pending_text = ""
-        return self._drain_pieces()
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         if self._finish_reason is None:
@@ -111,7 +111,7 @@ class LocalResponseParser(BatchingParser):
             self._on_progress(chunk.prompt_progress)
         for choice in chunk.choices[:1]:
             if choice.delta.reasoning_content:
-                self._append_text("thinking", choice.delta.reasoning_content)
+                self.append_text("thinking", choice.delta.reasoning_content)
             if choice.delta.content:
                 self._handle_content(choice.delta.content)
             self._finish_reason = choice.finish_reason or self._finish_reason
@@ -123,7 +123,7 @@ class LocalResponseParser(BatchingParser):
             case "words":
                 self._append_words(text)
             case "call":
-                self._append_call_input(0, "", text)
+                self.append_call_input(0, "", text)
             case _:
                 self._read_keyword(text)
 
@@ -135,7 +135,7 @@ class LocalResponseParser(BatchingParser):
             return
         if space and word in self._tool_names:
             self._mode = "call"
-            self._append_call_input(0, word, rest)
+            self.append_call_input(0, word, rest)
         else:
             self._mode = "words"
             self._append_words(rest if space and word == self._text_keyword else self._pending_text)
@@ -146,4 +146,4 @@ class LocalResponseParser(BatchingParser):
 
     def _append_words(self, text: str) -> None:
         if text:
-            self._append_text("text", text)
+            self.append_text("text", text)

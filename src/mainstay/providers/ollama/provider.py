@@ -18,9 +18,9 @@ from mainstay.core.errors import ProviderError
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.providers.ollama.environment import DEFAULT_WINDOW, apply_configured_window, find_ollama_model
 from mainstay.providers.ollama.manifest import COMPONENT
 from mainstay.providers.ollama.response import OllamaResponseParser
-from mainstay.providers.ollama.settings import DEFAULT_WINDOW, apply_configured_window, find_ollama_model
 from mainstay.providers.wire.api_client import ApiRequest
 from mainstay.providers.wire.encoding import (
     WireObject,
@@ -68,17 +68,17 @@ class OllamaProvider(HttpProvider):
     DECODER: ClassVar[type[NdjsonDecoder]] = NdjsonDecoder
     ACCEPT: ClassVar[str] = "application/x-ndjson"
 
-    _encode_system = staticmethod(encode_system_message)
-    _encode_tools = staticmethod(encode_function_tools)
+    encode_system = staticmethod(encode_system_message)
+    encode_tools = staticmethod(encode_function_tools)
 
-    def _default_info(self) -> ModelInfo:
-        return find_ollama_model(self._name)
+    def default_info(self) -> ModelInfo:
+        return find_ollama_model(self.name)
 
-    def _prepare(self) -> None:
-        self._needs_details = self._info.window == DEFAULT_WINDOW
+    def prepare(self) -> None:
+        self._needs_details = self.info.window == DEFAULT_WINDOW
         self._can_think = False
 
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         return base_url.rstrip("/").removesuffix("/v1") + "/api/chat"
 
     def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
@@ -86,22 +86,22 @@ class OllamaProvider(HttpProvider):
 
     def build_body(self, context: Context, options: Options) -> bytes:
         """Return the request body. The API cannot forbid tool calls, so no tools are sent if none may be called."""
-        head = [b'{"model":%b,"stream":true,' % encode(self._name)]
+        head = [b'{"model":%b,"stream":true,' % encode(self.name)]
         head.append(b'"keep_alive":%b,"truncate":false,"shift":false,' % encode(KEEP_ALIVE))
         if self._can_think:
             head.append(b'"think":true,')
         if context.tools and options.tool_choice != "none":
-            head.append(self._cached_tools(context.tools))
+            head.append(self.cached_tools(context.tools))
         output_max = b"" if options.output_tokens_max is None else b',"num_predict":%d' % options.output_tokens_max
-        head.append(b'"options":{"num_ctx":%d%b},' % (self._info.window, output_max))
-        encoding_tag = build_encoding_tag("ollama", {"images": self._info.images})
+        head.append(b'"options":{"num_ctx":%d%b},' % (self.info.window, output_max))
+        encoding_tag = build_encoding_tag("ollama", {"images": self.info.images})
         messages = encode_messages(context.messages, encoding_tag, self._encode_message)
         if context.system or context.profile:
-            messages.insert(0, self._cached_system(context.system, context.profile))
+            messages.insert(0, self.cached_system(context.system, context.profile))
         return b'%b"messages":[%b]}' % (b"".join(head), b"".join(messages)[1:])  # each begins with a comma
 
     def _encode_message(self, message: Message) -> bytes:
-        return encode_items(_to_wire_messages(message, images=self._info.images))
+        return encode_items(_to_wire_messages(message, images=self.info.images))
 
     # --- details of the model ----------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class OllamaProvider(HttpProvider):
 
     async def _fetch_details(self) -> OllamaModelDetails:
         url = self._url.removesuffix("/chat") + "/show"
-        body = await self._api.post(ApiRequest(url, self._headers, encode({"model": self._name})), self._api_key)
+        body = await self._api.post(ApiRequest(url, self._headers, encode({"model": self.name})), self._api_key)
         try:
             return _decode_model_details(body)
         except (ValueError, RecursionError, msgspec.DecodeError):
@@ -135,11 +135,11 @@ class OllamaProvider(HttpProvider):
         window = configured or min(DEFAULT_WINDOW, trained or DEFAULT_WINDOW)
         capabilities = details.capabilities
         self._can_think = capabilities is not None and "thinking" in capabilities
-        self._info = msgspec.structs.replace(
-            self._info,
+        self.info = msgspec.structs.replace(
+            self.info,
             window=window,
-            output=min(self._info.output, max(window // 4, 256)),
-            images=self._info.images if capabilities is None else "vision" in capabilities,
+            output=min(self.info.output, max(window // 4, 256)),
+            images=self.info.images if capabilities is None else "vision" in capabilities,
             thinking=self._can_think,
         )
 

@@ -9,8 +9,7 @@ import msgspec
 
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
-from mainstay.providers.wire.token_usage import build_usage
+from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
 
 
 class OllamaFunction(msgspec.Struct, gc=False):
@@ -57,25 +56,25 @@ class OllamaResponseParser(BatchingParser):
             try:
                 line = _decode_line(payload)
             except DECODING_ERRORS:
-                line = self._decode_leniently(payload, _line_decoder)
+                line = self.decode_leniently(payload, _line_decoder)
                 if line is None:
                     break
             message = line.message
             if message is not None:
                 if message.thinking:
-                    self._append_text("thinking", message.thinking)
+                    self.append_text("thinking", message.thinking)
                 if message.content:
-                    self._append_text("text", message.content)
+                    self.append_text("text", message.content)
                 for call in message.tool_calls or ():
                     self._emit_call(call.function or OllamaFunction())
             if line.error is not None:
-                self._handle_error(line.error)
+                self.handle_error(line.error)
                 break
             if line.done:
                 self._last_line = line
                 self.is_over = True
                 break
-        return self._drain_pieces()
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         last = self._last_line
@@ -91,5 +90,5 @@ class OllamaResponseParser(BatchingParser):
         arguments = bytes(function.arguments).decode(errors="replace")
         if arguments.startswith('"'):
             arguments = str(json.loads(arguments))
-        self._emit(ToolCallPiece(self._call_count, function.name or "", "" if arguments == "null" else arguments))
+        self.emit(ToolCallPiece(self._call_count, function.name or "", "" if arguments == "null" else arguments))
         self._call_count += 1

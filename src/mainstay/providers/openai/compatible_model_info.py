@@ -9,7 +9,7 @@ import msgspec
 from mainstay.core.model_info import ModelInfo
 from mainstay.providers.anthropic.models import ANTHROPIC_MODELS
 from mainstay.providers.gemini.models import GEMINI_MODELS
-from mainstay.providers.known_models import KnownModel, describe_model
+from mainstay.providers.model_lookup import KnownModel, describe_model
 from mainstay.providers.openai.models import OPENAI_MODELS
 
 DEEPSEEK_MODELS = {

@@ -12,6 +12,7 @@ COMPONENT = ProviderComponent(
     base_url="https://api.openai.com/v1",
     url_variable="OPENAI_BASE_URL",
     key_variables=("OPENAI_API_KEY",),
+    setup=("create an API key at https://platform.openai.com/api-keys",),
     default_model="gpt-4.1-mini",
     model_info="mainstay.providers.openai.models:find_openai_model",
 )

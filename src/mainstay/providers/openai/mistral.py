@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
-from mainstay.providers.openai.compatible import MISTRAL
+from mainstay.providers.openai.compatible_manifests import MISTRAL
 from mainstay.providers.openai.provider import OpenAIProvider
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.model_info import ModelInfo
-from mainstay.providers.known_models import KnownModel, describe_model
+from mainstay.providers.model_lookup import KnownModel, describe_model
 
 
 def _gpt5_model(prompt: float, completion: float, cached: float) -> KnownModel:

@@ -43,30 +43,30 @@ class OpenAIProvider(HttpProvider):
     PARSER: ClassVar[type[ChatCompletionParser]] = ChatCompletionParser
     SHORT_IDS: ClassVar[bool] = False  # call ids have nine characters
 
-    _encode_system = staticmethod(encode_system_message)
-    _encode_tools = staticmethod(encode_function_tools)
+    encode_system = staticmethod(encode_system_message)
+    encode_tools = staticmethod(encode_function_tools)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         is_openai = urlsplit(self._url).hostname == "api.openai.com"
         self._output_limit_field = b'"max_completion_tokens":%d,' if is_openai else b'"max_tokens":%d,'
-        self._body_head = b'{"model":%b,"stream":true,"stream_options":{"include_usage":true},' % encode(self._name)
-        self._encoder = ChatMessageEncoder(images=self._info.images, short_ids=self.SHORT_IDS)
+        self._body_head = b'{"model":%b,"stream":true,"stream_options":{"include_usage":true},' % encode(self.name)
+        self._encoder = ChatMessageEncoder(images=self.info.images, short_ids=self.SHORT_IDS)
 
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         return base_url.rstrip("/") + "/chat/completions"
 
     def build_body(self, context: Context, options: Options) -> bytes:
         """Return the request body."""
         head = [self._body_head]
         if context.tools:
-            head.append(self._cached_tools(context.tools))
+            head.append(self.cached_tools(context.tools))
             if options.tool_choice == "none":  # the tools are still sent, so that the cached prefix stays valid
                 head.append(b'"tool_choice":"none",')
         if options.output_tokens_max is not None:
             head.append(self._output_limit_field % options.output_tokens_max)
         messages = encode_messages(context.messages, self._encoder.encoding_tag, self._encoder.encode)
         if context.system or context.profile:
-            messages.insert(0, self._cached_system(context.system, context.profile))
+            messages.insert(0, self.cached_system(context.system, context.profile))
         return b'%b"messages":[%b]}' % (b"".join(head), b"".join(messages)[1:])  # each begins with a comma
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished
 from mainstay.providers.openai.tool_calls import ToolCallAssembler
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
+from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
 from mainstay.providers.wire.encoding import encode
-from mainstay.providers.wire.token_usage import build_usage
 
 # Lenient, because compatible servers differ: any field may be missing or null.
 
@@ -65,6 +64,7 @@ class ChatChunk(msgspec.Struct, gc=False):
 _chunk_decoder = msgspec.json.Decoder(ChatChunk)
 _decode_chunk = _chunk_decoder.decode
 
+_NO_USAGE = ChatUsage()
 _FINISH_REASONS = {
     "stop": FinishReason.END,
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -91,7 +91,7 @@ class ChatCompletionParser(BatchingParser):
             try:
                 chunk = _decode_chunk(payload)
             except DECODING_ERRORS:
-                chunk = self._decode_leniently(payload, _chunk_decoder)
+                chunk = self.decode_leniently(payload, _chunk_decoder)
                 if chunk is None:
                     break
             if chunk.choices:
@@ -113,11 +113,11 @@ class ChatCompletionParser(BatchingParser):
             if chunk.usage is not None:
                 self._usage = chunk.usage
             if chunk.error is not None:
-                self._handle_error(chunk.error)
+                self.handle_error(chunk.error)
                 break
         if self._finish_reason is not None:
-            self._emit(*self._calls.take_pending_names())
-        return self._drain_pieces()
+            self.emit(*self._calls.take_pending_names())
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         if self._finish_reason is None:
@@ -125,7 +125,19 @@ class ChatCompletionParser(BatchingParser):
         reason = _FINISH_REASONS.get(self._finish_reason, FinishReason.END)
         if reason in (FinishReason.END, FinishReason.TOOL_CALLS):
             reason = FinishReason.TOOL_CALLS if self._calls else FinishReason.END
-        return StreamFinished(reason, _to_usage(self._usage) if self._usage is not None else Usage())
+        usage = self._usage or _NO_USAGE
+        prompt = usage.prompt_tokens_details or ChatTokenDetails()
+        completion = usage.completion_tokens_details or ChatTokenDetails()
+        return StreamFinished(
+            reason,
+            build_usage(
+                usage.prompt_tokens,
+                usage.completion_tokens,
+                cached=prompt.cached_tokens or usage.prompt_cache_hit_tokens,
+                reasoning=completion.reasoning_tokens,
+                written=prompt.cache_write_tokens,
+            ),
+        )
 
     # --- chunks ----------------------------------------------------------------------------------
 
@@ -133,15 +145,15 @@ class ChatCompletionParser(BatchingParser):
         """Handle everything but ordinary content: thinking, a refusal, tool calls."""
         thinking = delta.reasoning_content or delta.reasoning
         if thinking and isinstance(thinking, str):
-            self._append_text("thinking", thinking)
+            self.append_text("thinking", thinking)
         if delta.refusal:
-            self._append_text("text", delta.refusal)
+            self.append_text("text", delta.refusal)
         for call in delta.tool_calls or ():
             self._handle_call(call.index, call.id, call.function or ChatFunction())
 
     def _handle_content(self, content: str | list[Any]) -> None:
         if isinstance(content, str):
-            self._append_text("text", content)
+            self.append_text("text", content)
         else:
             self._handle_content_parts(content)
 
@@ -150,32 +162,20 @@ class ChatCompletionParser(BatchingParser):
         for part in parts:
             match part:
                 case {"type": "text", "text": str(text)}:
-                    self._append_text("text", text)
+                    self.append_text("text", text)
                 case {"type": "thinking", "thinking": list(inner)}:
                     for thought in inner:
                         if isinstance(thought, dict) and isinstance(thought.get("text"), str):
-                            self._append_text("thinking", thought["text"])
+                            self.append_text("thinking", thought["text"])
 
     def _handle_call(self, index: int | None, id: str | int | None, function: ChatFunction) -> None:
         call, before = self._calls.find_or_open(index, id, function.name or "")
         if before:
-            self._emit(*before)
+            self.emit(*before)
         call.append_name(function.name or "")
         arguments = function.arguments
         if isinstance(arguments, dict):
             arguments = encode(arguments).decode()
         if arguments:
             call.arguments.append(arguments)
-            self._append_call_input(call.index, call.take_name(), arguments)
-
-
-def _to_usage(usage: ChatUsage) -> Usage:
-    prompt = usage.prompt_tokens_details or ChatTokenDetails()
-    completion = usage.completion_tokens_details or ChatTokenDetails()
-    return build_usage(
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        cached=prompt.cached_tokens or usage.prompt_cache_hit_tokens,
-        reasoning=completion.reasoning_tokens,
-        written=prompt.cache_write_tokens,
-    )
+            self.append_call_input(call.index, call.take_name(), arguments)

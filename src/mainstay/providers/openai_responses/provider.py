@@ -47,17 +47,17 @@ class OpenAIResponsesProvider(HttpProvider):
     MANIFEST: ClassVar[ProviderComponent] = COMPONENT
     PARSER: ClassVar[type[OpenAIResponsesParser]] = OpenAIResponsesParser
 
-    def _prepare(self) -> None:
-        self._body_head = b'{"model":%b,"stream":true,"store":false,' % encode(self._name)
+    def prepare(self) -> None:
+        self._body_head = b'{"model":%b,"stream":true,"store":false,' % encode(self.name)
         if urlsplit(self._url).hostname == "api.openai.com":  # without padding of the stream: TLS is enough
             self._body_head += b'"stream_options":{"include_obfuscation":false},'
-        if self._info.thinking:  # other models refuse this option
+        if self.info.thinking:  # other models refuse this option
             self._body_head += b'"include":["reasoning.encrypted_content"],'
-        self._wants_summaries = self._info.thinking
-        flags = {"images": self._info.images, "thinking": self._info.thinking}
+        self._wants_summaries = self.info.thinking
+        flags = {"images": self.info.images, "thinking": self.info.thinking}
         self._encoding_tag = build_encoding_tag("responses", flags)
 
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         return base_url.rstrip("/") + "/responses"
 
     def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
@@ -71,25 +71,25 @@ class OpenAIResponsesProvider(HttpProvider):
         if self._wants_summaries:
             head.append(b'"reasoning":{"summary":"auto"},')
         if context.tools:
-            head.append(self._cached_tools(context.tools))
+            head.append(self.cached_tools(context.tools))
             if options.tool_choice == "none":  # the tools are still sent, so that the cached prefix stays valid
                 head.append(b'"tool_choice":"none",')
         if options.output_tokens_max is not None:
             head.append(b'"max_output_tokens":%d,' % options.output_tokens_max)
         if context.system or context.profile:
-            head.append(self._cached_system(context.system, context.profile))
+            head.append(self.cached_system(context.system, context.profile))
         items = encode_messages(context.messages, self._encoding_tag, self._encode_message)
         return b'%b"input":[%b]}' % (b"".join(head), b"".join(items)[1:])  # each begins with a comma
 
     def _encode_message(self, message: Message) -> bytes:
-        return encode_items(_to_items(message, self._info))
+        return encode_items(_to_items(message, self.info))
 
     @staticmethod
-    def _encode_system(*sections: str) -> bytes:
+    def encode_system(*sections: str) -> bytes:
         return b'"instructions":%b,' % encode("\n\n".join(filter(None, sections)))
 
     @staticmethod
-    def _encode_tools(tools: tuple[Tool, ...]) -> bytes:
+    def encode_tools(tools: tuple[Tool, ...]) -> bytes:
         """Encode the tools with `strict` off: it is the default of this API and refuses most schemas."""
         definitions = [
             {

@@ -11,9 +11,8 @@ import msgspec
 
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
+from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
 from mainstay.providers.wire.reasoning_signatures import tag_signature
-from mainstay.providers.wire.token_usage import build_usage
 
 SIGNATURE_OWNER = "openai"
 
@@ -70,7 +69,7 @@ _decode_event = _event_decoder.decode
 _INCOMPLETE_REASONS = {"max_output_tokens": FinishReason.LENGTH, "content_filter": FinishReason.FILTERED}
 
 
-class ResponsesToolCall:
+class UnfinishedToolCall:
     """A function call item that was added and is not done."""
 
     __slots__ = ("has_arguments", "index")
@@ -87,7 +86,7 @@ class OpenAIResponsesParser(BatchingParser):
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
-        self._open_calls: dict[int, ResponsesToolCall] = {}  # by output index, until the item is done
+        self._open_calls: dict[int, UnfinishedToolCall] = {}  # by output index, until the item is done
         self._call_count = 0
         self._finish_reason: FinishReason | None = None
         self._usage: ResponsesUsage | None = None
@@ -98,16 +97,16 @@ class OpenAIResponsesParser(BatchingParser):
             try:
                 event = _decode_event(payload)
             except DECODING_ERRORS:
-                event = self._decode_leniently(payload, _event_decoder)
+                event = self.decode_leniently(payload, _event_decoder)
                 if event is None:
                     break
             if event.type == "response.output_text.delta" and isinstance(event.delta, str):
-                self._append_text("text", event.delta)
+                self.append_text("text", event.delta)
             else:
                 self._handle_event(event)
                 if self.is_over:
                     break
-        return self._drain_pieces()
+        return self.drain_pieces()
 
     def final_piece(self) -> StreamFinished | None:
         if self._finish_reason is None:
@@ -126,11 +125,11 @@ class OpenAIResponsesParser(BatchingParser):
             case ResponsesEvent(
                 type="response.reasoning_summary_text.delta" | "response.reasoning_text.delta", delta=str(delta)
             ):
-                self._append_text("thinking", delta)
+                self.append_text("thinking", delta)
             case ResponsesEvent(type="response.reasoning_summary_part.added") if event.summary_index:
-                self._append_text("thinking", "\n\n")
+                self.append_text("thinking", "\n\n")
             case ResponsesEvent(type="response.refusal.delta", delta=str(delta)):
-                self._append_text("text", delta)
+                self.append_text("text", delta)
             case ResponsesEvent(type="response.output_item.added", item=ResponsesItem() as item):
                 self._start_item(event.output_index, item)
             case ResponsesEvent(type="response.output_item.done", item=ResponsesItem() as item):
@@ -143,33 +142,33 @@ class OpenAIResponsesParser(BatchingParser):
                 default = FinishReason.LENGTH if self._open_calls else FinishReason.END
                 self._finish_response(event.response, _INCOMPLETE_REASONS.get((cut and cut.reason) or "", default))
             case ResponsesEvent(type="response.failed"):
-                self._handle_error((event.response.error if event.response else None) or "it failed")
+                self.handle_error((event.response.error if event.response else None) or "it failed")
             case ResponsesEvent(type="error") | ResponsesEvent(error=dict()):
-                self._handle_error(event.error or {"code": event.code, "message": event.message})
+                self.handle_error(event.error or {"code": event.code, "message": event.message})
 
     def _start_item(self, output_index: int, item: ResponsesItem) -> None:
         if item.type == "function_call":
-            self._open_calls[output_index] = ResponsesToolCall(self._call_count)
-            self._emit(ToolCallPiece(self._call_count, item.name or ""))
+            self._open_calls[output_index] = UnfinishedToolCall(self._call_count)
+            self.emit(ToolCallPiece(self._call_count, item.name or ""))
             self._call_count += 1
         elif item.phase and item.type == "message":
-            self._emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, f"phase:{item.phase}")))
+            self.emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, f"phase:{item.phase}")))
 
     def _finish_item(self, output_index: int, item: ResponsesItem) -> None:
         if item.type == "reasoning" and item.encrypted_content:
-            self._emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, f"{item.id or ''}:{item.encrypted_content}")))
+            self.emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, f"{item.id or ''}:{item.encrypted_content}")))
         elif item.type == "function_call":
             if output_index not in self._open_calls:  # it was never added: it arrives complete
                 self._start_item(output_index, item)
             call = self._open_calls.pop(output_index)
             if item.arguments and not call.has_arguments:
-                self._emit(ToolCallPiece(call.index, "", item.arguments))
+                self.emit(ToolCallPiece(call.index, "", item.arguments))
 
     def _append_arguments(self, output_index: int, part: str) -> None:
         call = self._open_calls.get(output_index)
         if call is not None:  # ignore a delta of a call that was never added: its tool is unknown
             call.has_arguments = True
-            self._append_call_input(call.index, "", part)
+            self.append_call_input(call.index, "", part)
 
     def _finish_response(self, response: ResponsesBody | None, reason: FinishReason) -> None:
         self._finish_reason = reason

@@ -70,6 +70,7 @@ class ApiClient:
         self._limits = limits
         self._decoder_factory = decoder_factory
         self._http_client: ModelHttpClient | None = None
+        self.key_places = ""  # where the API key may be set, for the error if it is refused
 
     async def close(self) -> None:
         client, self._http_client = self._http_client, None
@@ -87,7 +88,7 @@ class ApiClient:
         try:
             return await self._get_client().post(request.url, headers, request.body)
         except ProviderError as error:
-            raise _redact_key(error, secret) from None
+            raise self._complete_error(error, secret) from None
 
     async def stream_pieces(
         self,
@@ -104,10 +105,11 @@ class ApiClient:
         try:
             events = await self.post_stream(request.url, _insert_key(request.headers, secret), request.body)
         except ProviderError as error:
-            raise _redact_key(error, secret) from None
+            raise self._complete_error(error, secret) from None
         try:
             if on_rate_limits is not None:
                 on_rate_limits(rate_limit_headers.parse_rate_limits(events.headers))
+            finished: Piece | None = None
             while not parser.is_over:
                 try:
                     payloads = await events.read()
@@ -121,11 +123,11 @@ class ApiClient:
                     events.has_output = True
                     yield piece
                 if parser.error is not None:
-                    raise _redact_key(parser.error, secret)
-                events.is_done = parser.final_piece() is not None
-            finished = parser.final_piece()
+                    raise self._complete_error(parser.error, secret)
+                finished = parser.final_piece()
+                events.is_done = finished is not None
             if finished is None:
-                raise _redact_key(self._unfinished_error(events), secret)
+                raise self._complete_error(self._unfinished_error(events), secret)
             yield finished
         finally:
             events.close()
@@ -140,6 +142,9 @@ class ApiClient:
         from mainstay.providers.wire.http_client import HttpClient
 
         return HttpClient(self.label, self._limits)
+
+    def _complete_error(self, error: ProviderError, secret: str) -> ProviderError:
+        return errors.name_key_places(_redact_key(error, secret), self.key_places)
 
     def _unfinished_error(self, events: PayloadStream) -> ProviderError:
         if events.has_output:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from mainstay.core.errors import ProviderError, StreamBroken
+from mainstay.core.messages import Usage
 from mainstay.core.ports import Piece, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.providers.wire import errors
 from mainstay.providers.wire.encoding import repair_surrogates
@@ -49,14 +50,16 @@ class BatchingParser(ABC):
         self.is_over = False
 
     @abstractmethod
-    def feed(self, payloads: list[bytes]) -> list[Piece]: ...
+    def feed(self, payloads: list[bytes]) -> list[Piece]:
+        """Return the pieces of payloads that arrived together: the result of `drain_pieces`."""
+
     @abstractmethod
     def final_piece(self) -> StreamFinished | None:
         """Return the last piece, with finish reason and usage; None until the model has finished."""
 
     # --- decoding --------------------------------------------------------------------------------
 
-    def _decode_leniently(self, payload: bytes, decoder: msgspec.json.Decoder[E]) -> E | None:
+    def decode_leniently(self, payload: bytes, decoder: msgspec.json.Decoder[E]) -> E | None:
         """Decode JSON with a lone surrogate, which only the standard decoder accepts. None: nothing follows, because
         this is the end mark, or it is invalid, which is an error unless the model has finished."""
         try:
@@ -70,20 +73,20 @@ class BatchingParser(ABC):
 
     # --- pieces ----------------------------------------------------------------------------------
 
-    def _append_text(self, kind: Literal["text", "thinking"], text: str) -> None:
+    def append_text(self, kind: Literal["text", "thinking"], text: str) -> None:
         if self._buffer_kind != kind:
             self._flush()
             self._buffer_kind = kind
         self._buffer.append(text)
 
-    def _append_call_input(self, index: int, name: str, part: str) -> None:
+    def append_call_input(self, index: int, name: str, part: str) -> None:
         """Append to a call's input. `name` is empty if it was emitted before."""
         if name or self._buffer_kind != "call" or self._call_index != index:
             self._flush()
             self._buffer_kind, self._call_index, self._call_name = "call", index, name
         self._buffer.append(part)
 
-    def _emit(self, *pieces: Piece) -> None:
+    def emit(self, *pieces: Piece) -> None:
         self._flush()
         self._pieces += pieces
 
@@ -100,14 +103,14 @@ class BatchingParser(ABC):
             self._pieces.append(ToolCallPiece(self._call_index, self._call_name, joined))
             self._call_name = ""
 
-    def _drain_pieces(self) -> list[Piece]:
+    def drain_pieces(self) -> list[Piece]:
         """Return all pieces of this batch."""
         self._flush()
         pieces, self._pieces = self._pieces, []
         self._has_emitted = self._has_emitted or bool(pieces)
         return pieces
 
-    def _handle_error(self, error: Any) -> None:
+    def handle_error(self, error: Any) -> None:
         """Set `error` for an error event of the provider."""
         self._flush()
         report = errors.parse_error_value({"error": error})
@@ -118,3 +121,25 @@ class BatchingParser(ABC):
             else errors.error_from_report(self._label, report)
         )
         self.is_over = True
+
+
+# --- token counts: APIs omit them or send null -------------------------------------------------------
+
+
+def build_usage(
+    prompt: int | None,
+    completion: int | None,
+    *,
+    cached: int | None = None,
+    reasoning: int | None = None,
+    written: int | None = None,
+) -> Usage:
+    """Return the usage of a response whose count of prompt tokens includes cached ones."""
+    return Usage(prompt or 0, completion or 0, cached or 0, reasoning or 0, written or 0)
+
+
+def build_uncached_usage(
+    uncached: int | None, completion: int | None, cached: int | None, written: int | None
+) -> Usage:
+    """Return the usage of a response whose count of prompt tokens excludes those read from or written to the cache."""
+    return build_usage((uncached or 0) + (cached or 0) + (written or 0), completion, cached=cached, written=written)

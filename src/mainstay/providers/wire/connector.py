@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import ssl
+import sys
 from collections.abc import Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-from mainstay.providers.wire.http1 import ConnectionBroken, HttpConnection
+from mainstay.core.http_response_parser import ConnectionBroken
+from mainstay.core.tls_context import load_tls_context
+from mainstay.providers.wire.http1 import HttpConnection
 
 CONNECT_TIMEOUT_S = 30.0
 
@@ -40,26 +43,32 @@ class HttpRoute:
         return f"{self.request_head}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-class Connector:
-    """Opens connections. The CA certificates are loaded once, for the first TLS connection."""
+def _may_have_proxy() -> bool:
+    """Return False if there is certainly no proxy: elsewhere than on Linux, the system has settings of its own."""
+    return sys.platform != "linux" or any(name.lower().endswith("_proxy") for name in os.environ)
 
-    def __init__(self) -> None:
-        self._tls_context: ssl.SSLContext | None = None
+
+def _find_proxy(url: str) -> str | None:
+    from urllib.request import getproxies, proxy_bypass  # slow to import, and most machines have no proxy
+
+    parts = urlsplit(url)
+    proxy = getproxies().get(parts.scheme)
+    if proxy is None or (parts.hostname is not None and proxy_bypass(parts.hostname)):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+class Connector:
+    """Opens connections."""
 
     def find_route(self, url: str) -> HttpRoute:
-        parts = urlsplit(url)
-        proxy = getproxies().get(parts.scheme)
-        if proxy is not None and parts.hostname is not None and proxy_bypass(parts.hostname):
-            proxy = None
-        if proxy is not None and "://" not in proxy:
-            proxy = f"http://{proxy}"
-        return HttpRoute(url, proxy)
+        return HttpRoute(url, _find_proxy(url) if _may_have_proxy() else None)
 
     async def connect(self, route: HttpRoute) -> HttpConnection:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             if route.proxy is not None:
                 return await self._connect_through_proxy(route, route.proxy)
-            tls = self._load_tls_context() if route.is_tls else None
+            tls = load_tls_context() if route.is_tls else None
             return await self._open_connection(route.host, route.port, tls)
 
     async def _connect_through_proxy(self, route: HttpRoute, proxy: SplitResult) -> HttpConnection:
@@ -75,7 +84,7 @@ class Connector:
             raise ConnectionBroken(f"the proxy {proxy.hostname} answered with status {head.status}")
         loop = asyncio.get_running_loop()
         transport = await loop.start_tls(
-            connection.transport, connection, self._load_tls_context(), server_hostname=route.host
+            connection.transport, connection, load_tls_context(), server_hostname=route.host
         )
         assert transport is not None
         connection.connection_made(transport)
@@ -84,11 +93,6 @@ class Connector:
     async def _open_connection(self, host: str, port: int, tls: ssl.SSLContext | None) -> HttpConnection:
         _, connection = await asyncio.get_running_loop().create_connection(HttpConnection, host, port, ssl=tls)
         return connection
-
-    def _load_tls_context(self) -> ssl.SSLContext:
-        if self._tls_context is None:
-            self._tls_context = ssl.create_default_context()
-        return self._tls_context
 
 
 def _proxy_authorization(proxy: SplitResult) -> str:

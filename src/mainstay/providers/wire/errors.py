@@ -23,6 +23,7 @@ from mainstay.providers.wire.rate_limit_headers import parse_rate_limits
 from mainstay.providers.wire.rate_limit_headers import parse_retry_after_s as parse_retry_after_s
 
 MESSAGE_CHARS_MAX = 500
+_KEY_ADVICE = "check that it is set and may use this model"
 WINDOW_TOKENS_MIN = 512  # tokens; a smaller number in a message means something else
 _CONTEXT_TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens"
@@ -101,6 +102,14 @@ def error_for_missing_stream(label: str, body: bytes) -> ProviderError:
     return StreamBroken(f"{label} sent {content} instead of an event stream; check base_url", details=details)
 
 
+def name_key_places(error: ProviderError, places: str) -> ProviderError:
+    """Name the setting and the variable of the API key in an error about a key that was refused."""
+    if isinstance(error, Unauthorised) and places:
+        advice = f"check the one in {places}, and that it may use this model"
+        error.args = tuple(str(arg).replace(_KEY_ADVICE, advice) for arg in error.args)
+    return error
+
+
 def format_origin(url: str) -> str:
     """Return scheme, host and port of a URL, without any password or key in it."""
     parts = urlsplit(url)
@@ -135,9 +144,7 @@ def _classify_error(
     reason = f": {report.message}" if report.message else ""
     # the message may contain part of the key, so it is left out
     if status in (401, 403) or (status == 400 and _INVALID_KEY.search(report.message)):
-        return Unauthorised(
-            f"{label} refused the API key; check that it is set and may use this model", details=details
-        )
+        return Unauthorised(f"{label} refused the API key; {_KEY_ADVICE}", details=details)
     if status == 402 or report.kind == "insufficient_quota":
         return Unauthorised(f"{label} reports that this account has no credit left", details=details)
     if status in (413, 429) and (too_large := _parse_account_limit(report)) is not None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
 
 from mainstay.core.errors import ModelSilent, ProviderError, StreamBroken
+from mainstay.core.http_response_parser import ConnectionBroken, ResponseHead
 from mainstay.core.limits import Limits
 from mainstay.providers.wire import errors
 from mainstay.providers.wire.connector import Connector, HttpRoute
-from mainstay.providers.wire.http1 import ConnectionBroken, HttpConnection, ResponseHead
+from mainstay.providers.wire.http1 import HttpConnection
 from mainstay.providers.wire.read_coalescer import ReadCoalescer
-from mainstay.providers.wire.shared_timer_timeouts import SharedTimerTimeouts
 from mainstay.providers.wire.sse import SseDecoder
 
 COALESCED_EVENTS_MIN = 1.5  # events expected during a pause, for the pause to be worth it
@@ -26,17 +28,19 @@ TAIL_TIMEOUT_S = 5.0  # what follows the finish reason (usage, an end mark) come
 LINGER_TIMEOUT_S = 1.0  # for the rest of a finished response, before its connection is closed
 KEEP_ALIVE_MAX_S = 30.0  # an idle connection is reused for this long
 ERROR_BODY_BYTES_MAX = 64 * 1024
+ROUTES_MAX = 64  # parsed URLs that are kept
+Task = asyncio.Task[Any]
 
 
 class HttpClient:
     """Connection pool for one provider, in one event loop. `label` is the provider's name in error messages."""
 
-    def __init__(self, label: str, limits: Limits) -> None:
+    def __init__(self, label: str, limits: Limits, connector: Connector | None = None) -> None:
         self._label = label
-        self._limits = limits
+        self.limits = limits
         self._loop = asyncio.get_running_loop()
-        self._connector = Connector()
-        self._routes: dict[str, HttpRoute] = {}
+        self._connector = connector or Connector()
+        self._find_route = lru_cache(maxsize=ROUTES_MAX)(self._connector.find_route)
         self._idle_connections: dict[HttpRoute, list[tuple[float, HttpConnection]]] = {}
         self._open_connections: set[HttpConnection] = set()
         self._timeouts = SharedTimerTimeouts(self._loop, limits.model_idle_timeout_s)
@@ -89,10 +93,10 @@ class HttpClient:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> bytes:
         """Return the whole body of a response with status 200. Raises only `ProviderError`s."""
         try:
-            async with asyncio.timeout(self._limits.model_idle_timeout_s):
+            async with asyncio.timeout(self.limits.model_idle_timeout_s):
                 return await self._read_whole_body(self._find_route(url), headers, body)
         except TimeoutError:
-            raise ModelSilent(f"{self._label} did not answer within {self._limits.model_idle_timeout_s:g} s") from None
+            raise ModelSilent(f"{self._label} did not answer within {self.limits.model_idle_timeout_s:g} s") from None
         except (ConnectionBroken, OSError, ValueError) as error:
             raise errors.error_for_unreachable(self._label, url, error) from None
 
@@ -101,7 +105,7 @@ class HttpClient:
         if head.status != 200:
             raise await self._read_error(connection, head)
         chunks: list[bytes] = []
-        bytes_left = self._limits.response_bytes_max
+        bytes_left = self.limits.response_bytes_max
         try:
             while chunk := await connection.read():
                 bytes_left -= len(chunk)
@@ -113,12 +117,6 @@ class HttpClient:
             raise
         self.release(connection, route)
         return b"".join(chunks)
-
-    def _find_route(self, url: str) -> HttpRoute:
-        route = self._routes.get(url)
-        if route is None:
-            route = self._routes[url] = self._connector.find_route(url)
-        return route
 
     async def _send_request(self, route: HttpRoute, request: bytes) -> tuple[HttpConnection, ResponseHead]:
         """Send the request on an idle connection if there is one; if that one is dead, again on a new connection."""
@@ -189,10 +187,6 @@ class HttpClient:
     @property
     def label(self) -> str:
         return self._label
-
-    @property
-    def limits(self) -> Limits:
-        return self._limits
 
 
 class HttpPayloadStream:
@@ -342,3 +336,50 @@ class HttpPayloadStream:
             self._idle_timer = self._loop.call_later(idle_s - waited_s, self._check_idle)
         else:
             self._connection.fail(ModelSilent(f"{self._client.label} sent nothing for {idle_s:g} s"))
+
+
+class SharedTimerTimeouts:
+    """Cancels tasks that wait longer than `timeout_s`. Call `start` before a wait and `stop` after it.
+
+    `asyncio.timeout` sets a timer for every wait and cancels it again, which costs more than reading a short response.
+    Here all timeouts have the same length, so they expire in the order in which they started, and one timer, set again
+    only when it fires, serves them all.
+    """
+
+    __slots__ = ("_deadlines", "_loop", "_timed_out", "_timer", "timeout_s")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadlines: dict[Task, float] = {}  # in order of expiry
+        self._timed_out: set[Task] = set()
+
+    def start(self, task: Task) -> None:
+        self._deadlines[task] = self._loop.time() + self.timeout_s
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.timeout_s, self._cancel_expired)
+
+    def stop(self, task: Task) -> bool:
+        """End a wait. Return True if it was cancelled by its timeout and by nothing else."""
+        self._deadlines.pop(task, None)
+        if task not in self._timed_out:
+            return False
+        self._timed_out.discard(task)
+        return task.uncancel() == 0
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _cancel_expired(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for task, deadline in list(self._deadlines.items()):
+            if deadline > now + 0.001:
+                self._timer = self._loop.call_later(deadline - now, self._cancel_expired)
+                return
+            del self._deadlines[task]
+            self._timed_out.add(task)
+            task.cancel()

@@ -38,12 +38,12 @@ class HttpProvider(ABC):
         info: ModelInfo | None = None,
         label: str = "",
     ) -> None:
-        self._name = name
+        self.name = name
         self._label = label or self.MANIFEST.name
-        self._info = info or self._default_info()
+        self.info = info or self.default_info()
         self._api_key = api_key
         self._api = ApiClient(self._label, limits or Limits(), self.DECODER)
-        self._url = self._build_url(base_url or self.MANIFEST.base_url)
+        self._url = self.build_url(base_url or self.MANIFEST.base_url)
         self._headers = {
             **({self.KEY_HEADER[0]: self.KEY_HEADER[1]} if api_key is not None else {}),
             **self.HEADERS,
@@ -52,19 +52,19 @@ class HttpProvider(ABC):
             "Accept-Encoding": "identity",
             "User-Agent": "mainstay",
         }
-        self._cached_system = IdentityCache(self._encode_system)
-        self._cached_tools = IdentityCache(self._encode_tools)
-        self._prepare()
+        self.cached_system = IdentityCache(self.encode_system)
+        self.cached_tools = IdentityCache(self.encode_tools)
+        self.prepare()
 
     @abstractmethod
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Compute what all requests share. The constructor calls it, once."""
 
     @classmethod
     def from_context(cls, model: str, context: ProviderFactoryContext) -> Self:
         """Build the provider that a factory was asked for. Raises ConfigError if the API key is missing."""
         context.check_api_key()
-        return cls(
+        provider = cls(
             model,
             base_url=context.base_url,
             api_key=context.api_key,
@@ -72,9 +72,11 @@ class HttpProvider(ABC):
             info=context.info,
             label=context.component.name,
         )
+        provider._api.key_places = context.component.key_places
+        return provider
 
     def model(self) -> ModelInfo:
-        return self._info
+        return self.info
 
     def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         request = ApiRequest(self._url, self._headers, self.build_body(context, options))
@@ -83,23 +85,23 @@ class HttpProvider(ABC):
     async def close(self) -> None:
         await self._api.close()
 
-    def _default_info(self) -> ModelInfo:
-        return ModelInfo(name=self._name)
+    def default_info(self) -> ModelInfo:
+        return ModelInfo(name=self.name)
 
     @abstractmethod
     def build_body(self, context: Context, options: Options) -> bytes:
         """Return the request body."""
 
     @abstractmethod
-    def _build_url(self, base_url: str) -> str:
+    def build_url(self, base_url: str) -> str:
         """Return the URL that requests are sent to."""
 
     @staticmethod
     @abstractmethod
-    def _encode_system(*sections: str) -> bytes:
+    def encode_system(*sections: str) -> bytes:
         """Encode the fixed section and the profile; the result is cached."""
 
     @staticmethod
     @abstractmethod
-    def _encode_tools(tools: tuple[Tool, ...]) -> bytes:
+    def encode_tools(tools: tuple[Tool, ...]) -> bytes:
         """Encode the tools; the result is cached."""

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -171,13 +170,19 @@ def seconds_until(value: str, headers: Mapping[str, str], now_s: float | None) -
 def _parse_timestamp(value: str) -> float | None:
     if len(value) > VALUE_CHARS_MAX:
         return None
-    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+    for parse in (datetime.fromisoformat, _parse_http_date):
         try:
             when = parse(value)
             return when.replace(tzinfo=when.tzinfo or UTC).timestamp()
         except (ValueError, TypeError, IndexError, OverflowError):
             continue
     return None
+
+
+def _parse_http_date(value: str) -> datetime:
+    from email.utils import parsedate_to_datetime  # slow to import, and few providers send dates
+
+    return parsedate_to_datetime(value)
 
 
 def _longest_reset_s(headers: Mapping[str, str], now_s: float) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 
 from mainstay.core.protobuf import is_message, message_fields, protobuf_name
-from mainstay.server.grpc.messages import FILE, MESSAGES, METHODS, PACKAGE, SERVICE
+from mainstay.server.grpc.message_types import FILE, MESSAGES, METHODS, PACKAGE, SERVICE
 from mainstay.server.grpc.operations_schema import build_file_descriptor as describe_operations
 
 if TYPE_CHECKING:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mainstay.core.errors import SessionUnknown
 from mainstay.core.protobuf import decode, encode
-from mainstay.operations.inputs import abort_turn, steer_turn
+from mainstay.operations.execute import execute
+from mainstay.operations.turns import Abort, Steer
 from mainstay.server.grpc.call_handler import CallHandler, GrpcCall, GrpcMethod
-from mainstay.server.grpc.messages import (
+from mainstay.server.grpc.message_types import (
     METHODS,
     SERVICE,
     AbortRequest,
@@ -70,13 +72,13 @@ class AgentService:
     async def _steer(self, call: GrpcCall) -> msgspec.Struct:
         request: SteerRequest = call.request
         parts = parse_parts(request.text, request.parts)
-        caller = call.caller
-        caller.require_access("chat")
-        runtime, key = await caller.runtime(), caller.session_key(request.session)
-        return SteerResponse((await steer_turn(runtime, key, parts, id=request.id, sender=caller.person)).seq)
+        accepted = await execute(call.caller, Steer(session=request.session, parts=parts, id=request.id))
+        return SteerResponse(accepted.sequence)
 
     async def _abort(self, call: GrpcCall) -> msgspec.Struct:
         request: AbortRequest = call.request
-        caller = call.caller
-        caller.require_access("chat")
-        return AbortResponse(await abort_turn(caller.current, caller.session_key(request.session)))
+        try:
+            result = await execute(call.caller, Abort(session=request.session))
+        except SessionUnknown:
+            return AbortResponse(aborted=False)
+        return AbortResponse(result.aborted)

@@ -13,7 +13,7 @@ import msgspec
 from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import Principal
 from mainstay.gateway.api_rate_limiter import ApiRateLimiter
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class GrpcAuthenticator:
     """Authenticates calls. `is_local`: only this machine can reach the server's address."""
 
     def __init__(
-        self, gateway: Gateway, settings: GrpcSettings, rate_limiter: ApiRateLimiter, *, is_local: bool
+        self, gateway: OperationGateway, settings: GrpcSettings, rate_limiter: ApiRateLimiter, *, is_local: bool
     ) -> None:
         self._people = gateway.people
         self._settings = settings

@@ -12,7 +12,7 @@ import msgspec
 from mainstay.core.errors import MainstayError
 from mainstay.core.protobuf import ProtobufMessageInvalid
 from mainstay.core.turn_location import TurnLocation
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.operations.caller import Caller
 from mainstay.server.error_reporting import report_bug, report_error
 from mainstay.server.grpc.authentication import GrpcAuthenticator
@@ -62,7 +62,7 @@ class GrpcMethod(msgspec.Struct, frozen=True):
 class CallHandler:
     """Makes gRPC handlers from methods, and tracks the running calls."""
 
-    def __init__(self, gateway: Gateway, authenticator: GrpcAuthenticator, *, read_timeout_s: float) -> None:
+    def __init__(self, gateway: OperationGateway, authenticator: GrpcAuthenticator, *, read_timeout_s: float) -> None:
         self._gateway = gateway
         self._authenticator = authenticator
         self._read_timeout_s = read_timeout_s

@@ -11,7 +11,7 @@ from mainstay.core.errors import ContextOverflow, InputRefused
 from mainstay.core.events import Event, StepRestarted, ToolFinished, TurnEnded
 from mainstay.core.outcome import Failed
 from mainstay.core.protobuf import encode
-from mainstay.server.grpc.messages import AnyMessage, Duration, ErrorInfo, GrpcError, RetryInfo, RpcStatus
+from mainstay.server.grpc.message_types import AnyMessage, Duration, ErrorInfo, GrpcError, RetryInfo, RpcStatus
 from mainstay.server.problems import Problem
 
 ERROR_DOMAIN = "mainstay"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mainstay.core.errors import MainstayError
 from mainstay.server.grpc.authentication import GrpcAuthenticator
 from mainstay.server.grpc.errors import CallErrorLocation, status_from_problem
-from mainstay.server.grpc.messages import SERVICE
+from mainstay.server.grpc.message_types import SERVICE
 from mainstay.server.grpc.operations_schema import SERVICE as OPERATIONS
 from mainstay.server.problems import Problem, problem_from_error
 

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import msgspec
 
 from mainstay.core.protobuf import protobuf_name
-from mainstay.operations.entry import OperationEntry
-from mainstay.operations.operation import Operation
+from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import entries_for
-from mainstay.operations.turns import Abort, Prompt, Steer
-from mainstay.server.grpc.messages import FILE as AGENT_FILE
-from mainstay.server.grpc.messages import MESSAGES, PACKAGE
+from mainstay.server.grpc.message_types import FILE as AGENT_FILE
+from mainstay.server.grpc.message_types import MESSAGES, PACKAGE
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 FILE = "mainstay/v1/operations.proto"
 SERVICE = f"{PACKAGE}.Operations"
 STREAM_PREFIX = "Stream"  # of the method that runs an operation as a stream of events
-IN_AGENT_SERVICE: frozenset[type[Operation[object]]] = frozenset((Prompt, Steer, Abort))
 _AGENT_MESSAGES = {protobuf_name(message) for message in MESSAGES}
 _VALUE = "google.protobuf.Value"
 _EMPTY = "google.protobuf.Empty"
@@ -73,14 +70,15 @@ def field_type(hint: object) -> FieldType:
         value = field_type(get_args(hint)[1]).base
         return FieldType(value, is_map=True) if value in _SCALARS else FieldType(_VALUE)
     if get_origin(hint) in (Union, types.UnionType):
-        return _union_type([arg for arg in get_args(hint) if arg is not type(None)], len(get_args(hint)))
+        absent = (type(None), msgspec.UnsetType)
+        return _union_type([arg for arg in get_args(hint) if arg not in absent], len(get_args(hint)))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return FieldType(hint)
     return FieldType(_VALUE)
 
 
 def _union_type(members: list[object], count: int) -> FieldType:
-    """`X | None` is an optional X; every other union is a value of any shape."""
+    """`X | None` and `X | UnsetType` are an optional X; every other union is a value of any shape."""
     if len(members) != 1:
         return FieldType(_VALUE)
     inner = field_type(members[0])
@@ -121,8 +119,14 @@ def zero_value(kind: FieldType) -> object:
 
 
 def list_entries() -> list[OperationEntry]:
-    """The operations of the service: all that gRPC carries, but for those of `mainstay.v1.Agent`."""
-    return [entry for entry in entries_for("grpc") if entry.request not in IN_AGENT_SERVICE]
+    """The operations of the service."""
+    return list(entries_for("grpc"))
+
+
+def request_name(entry: OperationEntry) -> str:
+    """The name of an operation's request message. The names of agent.proto, which is in the same package, are taken."""
+    name = f"{entry.name}Request"
+    return f"{entry.name}OperationRequest" if name in _AGENT_MESSAGES else name
 
 
 def response_struct(entry: OperationEntry) -> Any:
@@ -135,7 +139,7 @@ def response_struct(entry: OperationEntry) -> Any:
 
 def collect_messages() -> dict[str, type[msgspec.Struct]]:
     """Every message of the file by name, requests first."""
-    structs: dict[str, type[msgspec.Struct]] = {f"{entry.name}Request": entry.request for entry in list_entries()}
+    structs: dict[str, type[msgspec.Struct]] = {request_name(entry): entry.request for entry in list_entries()}
     for struct in [*structs.values(), *(response_struct(entry) for entry in list_entries())]:
         if struct is not None:
             _collect_nested(struct, structs, is_request=struct in set(structs.values()))
@@ -157,8 +161,8 @@ def _collect_nested(
 def render_proto() -> str:
     """The schema as a .proto file."""
     lines = [
-        "// The operations of Mainstay over gRPC, beside the turns of mainstay.v1.Agent. Generated from the operations",
-        "// table: `python scripts/reference.py` writes it. Metadata and errors are those of agent.proto.",
+        "// The operations of Mainstay over gRPC, turns included. Generated from the operations table:",
+        "// `python scripts/reference.py` writes it. Metadata and errors are those of agent.proto.",
         'syntax = "proto3";',
         "",
         f"package {PACKAGE};",
@@ -172,12 +176,15 @@ def render_proto() -> str:
     for entry in list_entries():
         response = response_struct(entry)
         returns = message_name(response) if response is not None else _EMPTY
-        lines += [f"  // {entry.summary}.", f"  rpc {entry.name}({entry.name}Request) returns ({returns});", ""]
+        request = request_name(entry)
+        if not entry.is_stream_only:
+            lines += [f"  // {entry.summary}.", f"  rpc {entry.name}({request}) returns ({returns});", ""]
         if entry.stream is not None:
             end = "continues live until the client cancels the call" if entry.streams_live else "ends with the turn"
+            summary = entry.summary if entry.is_stream_only else f"The same as a stream of events, which {end}"
             lines += [
-                f"  // The same as a stream of events, which {end}.",
-                f"  rpc {STREAM_PREFIX}{entry.name}({entry.name}Request) returns (stream Event);",
+                f"  // {summary}.",
+                f"  rpc {STREAM_PREFIX}{entry.name}({request}) returns (stream Event);",
                 "",
             ]
     lines[-1] = "}"
@@ -201,9 +208,10 @@ def build_file_descriptor() -> FileDescriptorProto:
         _describe_message(file.message_type.add(name=name), name, struct)
     service = file.service.add(name=SERVICE.rpartition(".")[2])
     for entry in list_entries():
-        request, response = f".{PACKAGE}.{entry.name}Request", response_struct(entry)
+        request, response = f".{PACKAGE}.{request_name(entry)}", response_struct(entry)
         returns = f".{PACKAGE}.{message_name(response)}" if response is not None else f".{_EMPTY}"
-        service.method.add(name=entry.name, input_type=request, output_type=returns)
+        if not entry.is_stream_only:
+            service.method.add(name=entry.name, input_type=request, output_type=returns)
         if entry.stream is not None:
             name = f"{STREAM_PREFIX}{entry.name}"
             service.method.add(name=name, input_type=request, output_type=f".{PACKAGE}.Event", server_streaming=True)

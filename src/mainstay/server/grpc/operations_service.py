@@ -11,17 +11,20 @@ from mainstay.core.errors import InputRefused
 from mainstay.core.outcome import Reply
 from mainstay.core.protobuf import ProtobufMessageInvalid, encode
 from mainstay.core.turn_location import TurnLocation
-from mainstay.operations.entry import OperationEntry
 from mainstay.operations.execute import execute, open_stream
 from mainstay.operations.operation import Operation
+from mainstay.operations.operation_entry import OperationEntry
+from mainstay.operations.turns import WatchEvents
 from mainstay.server.grpc.call_handler import CallHandler, GrpcCall, GrpcMethod, GrpcMethodRun
 from mainstay.server.grpc.errors import find_error
+from mainstay.server.grpc.message_types import GrpcEvent
 from mainstay.server.grpc.operations_schema import (
     SERVICE,
     STREAM_PREFIX,
     list_entries,
     message_fields,
     message_name,
+    request_name,
     response_struct,
     zero_value,
 )
@@ -46,9 +49,9 @@ class OperationsService:
         for entry in list_entries():
             decode = self._create_decoder(entry)
             holds = entry.stream is not None
-            methods.append(
-                GrpcMethod(entry.name, decode, self._create_encoder(entry), self._create_run(entry), stays_open=holds)
-            )
+            if not entry.is_stream_only:
+                run, encode_result = self._create_run(entry), self._create_encoder(entry)
+                methods.append(GrpcMethod(entry.name, decode, encode_result, run, stays_open=holds))
             if entry.stream is not None:
                 name = f"{STREAM_PREFIX}{entry.name}"
                 methods.append(GrpcMethod(name, decode, bytes, self._stream_events, is_stream=True))
@@ -63,7 +66,7 @@ class OperationsService:
     def _create_decoder(self, entry: OperationEntry) -> Callable[[bytes], Operation[object]]:
         from google.protobuf.json_format import MessageToDict
 
-        message_class = self._get_message_class(f"mainstay.v1.{entry.name}Request")
+        message_class = self._get_message_class(f"mainstay.v1.{request_name(entry)}")
         zeros = {
             field.encode_name: zero
             for field, kind in message_fields(entry.request)
@@ -122,20 +125,24 @@ class OperationsService:
                     event.turn or call.progress.turn,
                     event.step or call.progress.step,
                 )
-                await self._handler.write(call.context, encode(event_to_message(event, find_error(event))))
+                message = event_to_message(event, find_error(event))
+                if isinstance(call.request, WatchEvents):
+                    message = _with_session(message, event.session)
+                await self._handler.write(call.context, encode(message))
         finally:
             await stream.aclose()
 
 
-def _refuse_unknown_fields(message: Message) -> None:
-    from google.protobuf.unknown_fields import UnknownFieldSet
+def _with_session(message: GrpcEvent, session: str) -> GrpcEvent:
+    """Add the caller's name of the session to `data`: the stream has events of many."""
+    fields = msgspec.json.decode(message.data) if message.data else {"type": message.type}
+    return msgspec.structs.replace(message, data=msgspec.json.encode(fields | {"session": session}).decode())
 
-    if len(UnknownFieldSet(message)):
+
+def _refuse_unknown_fields(message: Message) -> None:
+    """Refuse unknown fields at any depth. Listing them (`UnknownFieldSet`) would take a hundred times as long, and
+    thirty times their size in memory."""
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    if message.ByteSize() != size:
         raise ProtobufMessageInvalid(f"{message.DESCRIPTOR.name} has a field that is not in the contract")
-    for field, value in message.ListFields():
-        if field.message_type is None or field.message_type.full_name.startswith("google.protobuf."):
-            continue
-        if field.message_type.GetOptions().map_entry:
-            continue
-        for inner in value if field.is_repeated else (value,):
-            _refuse_unknown_fields(inner)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstay.core.errors import ConfigError
 from mainstay.gateway.api_rate_limiter import ApiRateLimiter
-from mainstay.gateway.gateway import Gateway
+from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.server.grpc.agent_schema import create_descriptor_pool
 from mainstay.server.grpc.agent_service import AgentService
 from mainstay.server.grpc.authentication import GrpcAuthenticator, GrpcSettings, is_local_address
@@ -26,7 +26,7 @@ METADATA_BYTES_MAX = 16 * 1024
 
 
 async def serve_grpc(
-    gateway: Gateway,
+    gateway: OperationGateway,
     settings: GrpcSettings,
     address: str,
     stop: asyncio.Event,

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
 
 from mainstay.core import events
 from mainstay.core.errors import InputRefused
-from mainstay.core.messages import AnyPart, Binary, Text, parts_text
+from mainstay.core.messages import AnyPart, Binary, parts_text
 from mainstay.core.outcome import Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.outcome import Reply as Replied
-from mainstay.core.ports import SessionInfo
 from mainstay.operations.caller import Caller
-from mainstay.operations.event_feed import Subscription, find_trace_id, follow_session, follow_turn
-from mainstay.operations.inputs import accept_prompt
+from mainstay.operations.event_feed import EventStream, find_trace_id
+from mainstay.operations.execute import execute, open_stream
+from mainstay.operations.sessions import GetSession
+from mainstay.operations.turns import FileInput, Prompt, ReadEvents, TextInput
 from mainstay.server.grpc.errors import ERRORS_MAX, CallErrorLocation, TurnFailed, error_from_failure, find_error
-from mainstay.server.grpc.messages import (
+from mainstay.server.grpc.message_types import (
     GrpcError,
     GrpcEvent,
     GrpcPart,
@@ -32,7 +33,6 @@ from mainstay.server.quota_problem import find_quota_problem
 PARTS_MAX = 100
 
 EmitMessage = Callable[[GrpcEvent], Awaitable[None]]
-_EventGenerator = AsyncGenerator[events.Event, None]
 _encoder = msgspec.json.Encoder()
 
 
@@ -51,17 +51,13 @@ async def run_prompt(
         return None
     if after is not None and not request.id:
         raise InputRefused("to continue after a sequence, give the id of the prompt, or no text")
-    caller.require_access("chat")
-    runtime, key = await caller.runtime(), caller.session_key(request.session)
-    subscription = Subscription(runtime.services.hub, key)
-    try:
-        pending = await accept_prompt(runtime, key, parts, id=request.id, sender=caller.person)
-    except BaseException:
-        subscription.close()
-        raise
+    stream = await open_stream(caller, Prompt(session=request.session, parts=parts, id=request.id))
+    assert stream.pending_reply is not None, "the stream of a prompt has its reply"
+    pending = stream.pending_reply.reply
     emitter = _TurnEmitter(caller, progress, emit, skip_until=after or 0)
-    await _emit_until_settled(pending.reply, follow_turn(caller, key, pending, subscription), emitter)
-    reply = emitter.final_reply(await asyncio.shield(pending.reply))  # other calls may wait for the same reply
+    async with aclosing(stream):
+        await _emit_until_settled(pending, stream, emitter)
+    reply = emitter.final_reply(await asyncio.shield(pending))  # other calls may wait for the same reply
     if isinstance(reply.outcome, Failed):
         raise TurnFailed(error_from_failure(reply.outcome, events.Event(turn=reply.turn, step=progress.step)))
     if (problem := find_quota_problem(reply.outcome, reply.usage)) is not None:
@@ -69,13 +65,7 @@ async def run_prompt(
     return _build_reply(reply, request.session, emitter.errors)
 
 
-async def _emit_all(turn: _EventGenerator, emitter: _TurnEmitter) -> None:
-    async with aclosing(turn):
-        async for event in turn:
-            await emitter.emit(event)
-
-
-async def _emit_until_settled(reply: asyncio.Future[Replied], turn: _EventGenerator, emitter: _TurnEmitter) -> None:
+async def _emit_until_settled(reply: asyncio.Future[Replied], stream: EventStream, emitter: _TurnEmitter) -> None:
     """Emit events until the turn ends, or until its reply failed (store error, agent closed): awaiting the reply then
     raises the error."""
     loop = asyncio.get_running_loop()
@@ -88,7 +78,8 @@ async def _emit_until_settled(reply: asyncio.Future[Replied], turn: _EventGenera
 
             reply.add_done_callback(on_reply_done)
             try:
-                await _emit_all(turn, emitter)
+                async for event in stream:
+                    await emitter.emit(event)
             finally:
                 reply.remove_done_callback(on_reply_done)
     except TimeoutError:
@@ -98,12 +89,11 @@ async def _emit_until_settled(reply: asyncio.Future[Replied], turn: _EventGenera
 
 async def _resume_stream(caller: Caller, session: str, after: int, emitter: _TurnEmitter) -> None:
     """Emit the events after a sequence, from the journal and then live, until the turn ends or waits for approval."""
-    caller.require_access("chat")
-    key, info = await caller.find_session(session)
+    info = await execute(caller, GetSession(session=session))
     is_idle = not info.unfinished or info.approval is not None
     if is_idle and after >= info.head:
         return
-    async with aclosing(follow_session(caller, key, after)) as following:
+    async with aclosing(await open_stream(caller, ReadEvents(session=session, after=after))) as following:
         async for event in following:
             await emitter.emit(event)
             if is_idle and event.sequence >= info.head:
@@ -112,12 +102,10 @@ async def _resume_stream(caller: Caller, session: str, after: int, emitter: _Tur
                 if isinstance(event.outcome, Failed):
                     raise TurnFailed(error_from_failure(event.outcome, event))
                 return
-            if isinstance(event, events.ApprovalAsked) and _waits_for((await caller.find_session(session))[1], event):
-                return
-
-
-def _waits_for(info: SessionInfo, approval: events.ApprovalAsked) -> bool:
-    return info.approval is not None and info.approval.id == approval.id
+            if isinstance(event, events.ApprovalAsked):
+                pending = (await execute(caller, GetSession(session=session))).approval
+                if pending is not None and pending.id == event.id:
+                    return
 
 
 class _TurnEmitter:
@@ -177,15 +165,15 @@ class _TurnEmitter:
 # --- messages ------------------------------------------------------------------------------------
 
 
-def parse_parts(text: str, messages: Sequence[GrpcPart]) -> tuple[AnyPart, ...]:
-    """Return text and part messages as parts of a prompt. Raises InputRefused."""
+def parse_parts(text: str, messages: Sequence[GrpcPart]) -> tuple[TextInput | FileInput, ...]:
+    """Return text and part messages as inputs of an operation. Raises InputRefused."""
     if len(messages) > PARTS_MAX:
         raise InputRefused(f"a prompt has {len(messages)} parts; at most {PARTS_MAX} are accepted")
-    parts: list[AnyPart] = [Text(text)] if text else []
+    parts: list[TextInput | FileInput] = [TextInput(text)] if text else []
     for part in messages:
         if bool(part.text) == bool(part.data) or bool(part.data) != bool(part.mime):
             raise InputRefused("a part must be text, or data with a mime type")
-        parts.append(Text(part.text) if part.text else Binary(part.mime, part.data))
+        parts.append(TextInput(part.text) if part.text else FileInput(part.mime, part.data))
     return tuple(parts)
 
 

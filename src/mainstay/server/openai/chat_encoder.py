@@ -7,7 +7,7 @@ import time
 
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.messages import Usage
-from mainstay.server.openai.answer_encoder import DONE_EVENT, encode_json
+from mainstay.server.openai.encoder_protocol import DONE_EVENT, encode_json
 from mainstay.server.openai.errors import build_error
 from mainstay.server.openai.turn_answer import OpenAIAnswer
 from mainstay.server.problems import Problem

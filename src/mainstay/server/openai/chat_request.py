@@ -7,7 +7,7 @@ import msgspec
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.core.messages import AnyPart, Text
-from mainstay.server.openai.completion_request import (
+from mainstay.server.openai.common_request import (
     ClientMessage,
     ClientToolCall,
     CompletionRequest,
@@ -16,6 +16,7 @@ from mainstay.server.openai.completion_request import (
     check_tool_choice,
     decode_image,
     decode_request,
+    parse_parts,
     require_new_message,
 )
 from mainstay.server.openai.errors import OpenAIProblem
@@ -126,12 +127,12 @@ def _check_supported(request: ChatRequest) -> None:
 def _system_text(message: _ChatMessage, number: int) -> str:
     if message.role not in ("system", "developer"):
         return ""
-    parts = _parse_parts(message.content, f"messages[{number}].content")
+    parts = parse_parts(message.content, _parse_part, f"messages[{number}].content")
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
 def _parse_message(message: _ChatMessage, param: str) -> ClientMessage:
-    parts = _parse_parts(message.content, f"{param}.content")
+    parts = parse_parts(message.content, _parse_part, f"{param}.content")
     match message:
         case _ChatMessage(role="user"):
             return ClientMessage(role="user", parts=parts)
@@ -147,12 +148,6 @@ def _parse_message(message: _ChatMessage, param: str) -> ClientMessage:
 def _parse_call(call: _ChatMessageToolCall) -> ClientToolCall:
     function = call.function or _ChatFunctionCall()
     return ClientToolCall(call.id, function.name, function.arguments)
-
-
-def _parse_parts(content: str | list[_ChatContentPart] | None, param: str) -> tuple[AnyPart, ...]:
-    if isinstance(content, str):
-        return (Text(content),) if content else ()
-    return tuple(_parse_part(part, f"{param}[{number}]") for number, part in enumerate(content or ()))
 
 
 def _parse_part(part: _ChatContentPart, param: str) -> AnyPart:

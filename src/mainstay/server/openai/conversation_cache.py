@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from mainstay.core.messages import AnyPart
-from mainstay.lane.pending_replies import PendingReply
+from mainstay.lane.replies import PendingReply
 from mainstay.operations.event_feed import Subscription
-from mainstay.server.openai.completion_request import ClientMessage, history_digest
+from mainstay.server.openai.common_request import ClientMessage, history_digest
 from mainstay.server.openai.ids import WorkspacePerson
 
 CONVERSATIONS_MAX = 20_000

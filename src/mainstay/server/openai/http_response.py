@@ -8,7 +8,7 @@ from mainstay.core.asgi import Receive, Send
 from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.event_feed import find_trace_id
 from mainstay.server.http_state import HttpServerState
-from mainstay.server.openai.answer_encoder import AnswerEncoder, encode_json
+from mainstay.server.openai.encoder_protocol import AnswerEncoder, encode_json
 from mainstay.server.openai.errors import find_turn_problem
 from mainstay.server.openai.turn_follower import TurnFollower
 from mainstay.server.problems import JSON_CONTENT_TYPE, PRIVATE_HEADERS, Problem, trace_headers

@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.messages import Usage
-from mainstay.server.openai.answer_encoder import DONE_EVENT, encode_json
+from mainstay.server.openai.encoder_protocol import DONE_EVENT, encode_json
 from mainstay.server.openai.errors import location_details
 from mainstay.server.openai.ids import format_item_id
 from mainstay.server.openai.turn_answer import OpenAIAnswer

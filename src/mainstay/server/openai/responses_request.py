@@ -7,7 +7,7 @@ import msgspec
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.core.messages import AnyPart, Text
-from mainstay.server.openai.completion_request import (
+from mainstay.server.openai.common_request import (
     ClientMessage,
     ClientToolCall,
     CompletionRequest,
@@ -16,6 +16,7 @@ from mainstay.server.openai.completion_request import (
     check_tool_choice,
     decode_image,
     decode_request,
+    parse_parts,
     require_new_message,
 )
 from mainstay.server.openai.errors import OpenAIProblem
@@ -134,13 +135,13 @@ def _session_name(request: ResponsesRequest) -> str:
 def _parse_item(item: _ResponsesInputItem, param: str) -> ClientMessage:
     match item:
         case _ResponsesInputItem(type="message", role="user", content=content):
-            return ClientMessage(role="user", parts=_parse_parts(content, f"{param}.content"))
+            return ClientMessage(role="user", parts=parse_parts(content, _parse_part, f"{param}.content"))
         case _ResponsesInputItem(type="message", role="assistant", content=content):
-            return ClientMessage(role="assistant", parts=_parse_parts(content, f"{param}.content"))
+            return ClientMessage(role="assistant", parts=parse_parts(content, _parse_part, f"{param}.content"))
         case _ResponsesInputItem(type="function_call", call_id=str(id), name=name, arguments=arguments):
             return ClientMessage(role="assistant", calls=(ClientToolCall(id, name or "", arguments or "{}"),))
         case _ResponsesInputItem(type="function_call_output", call_id=str(id), output=output):
-            return build_tool_result(id, _parse_parts(output, f"{param}.output"), f"{param}.output")
+            return build_tool_result(id, parse_parts(output, _parse_part, f"{param}.output"), f"{param}.output")
         case _ResponsesInputItem(type="message"):
             raise OpenAIProblem("the role must be system, developer, user or assistant", f"{param}.role")
         case _ResponsesInputItem(type="function_call" | "function_call_output"):
@@ -149,13 +150,7 @@ def _parse_item(item: _ResponsesInputItem, param: str) -> ClientMessage:
 
 
 def _parse_text(content: str | list[_ResponsesContentPart] | None, param: str) -> str:
-    return "\n".join(part.text for part in _parse_parts(content, param) if isinstance(part, Text))
-
-
-def _parse_parts(content: str | list[_ResponsesContentPart] | None, param: str) -> tuple[AnyPart, ...]:
-    if isinstance(content, str):
-        return (Text(content),) if content else ()
-    return tuple(_parse_part(part, f"{param}[{number}]") for number, part in enumerate(content or ()))
+    return "\n".join(part.text for part in parse_parts(content, _parse_part, param) if isinstance(part, Text))
 
 
 def _parse_part(part: _ResponsesContentPart, param: str) -> AnyPart:

@@ -15,14 +15,16 @@ from mainstay.core.asgi import Receive, Scope, Send
 from mainstay.core.errors import MainstayError, SessionUnknown
 from mainstay.operations.caller import Caller
 from mainstay.operations.event_feed import find_trace_id
+from mainstay.operations.execute import authorise
+from mainstay.operations.turns import Prompt, ReadEvents
 from mainstay.server.authentication import CALLER_KEY, authenticate_request, get_state
 from mainstay.server.error_reporting import describe_request, problem_from_failure, report_error
 from mainstay.server.http_request import check_content_type, read_body
-from mainstay.server.openai.answer_encoder import AnswerEncoder
 from mainstay.server.openai.chat_encoder import ChatCompletionEncoder
 from mainstay.server.openai.chat_request import parse_chat_request
-from mainstay.server.openai.completion_request import CompletionRequest
+from mainstay.server.openai.common_request import CompletionRequest
 from mainstay.server.openai.conversation_cache import ConversationCache, StartedTurn
+from mainstay.server.openai.encoder_protocol import AnswerEncoder
 from mainstay.server.openai.errors import OpenAIProblem, send_problem
 from mainstay.server.openai.http_response import find_problem, send_json_response, stream_response
 from mainstay.server.openai.ids import ResponsePosition, format_response_id, parse_response_id
@@ -30,7 +32,7 @@ from mainstay.server.openai.models_endpoint import MODEL_OWNER, check_model, des
 from mainstay.server.openai.responses_encoder import ResponseFields, ResponsesEncoder
 from mainstay.server.openai.responses_request import parse_responses_request
 from mainstay.server.openai.turn_follower import TurnFollower, load_recorded_answer
-from mainstay.server.openai.turn_start import RequestIdentity, owner_of, response_unknown, start_turn
+from mainstay.server.openai.turn_start import RequestFingerprint, owner_of, response_unknown, start_turn
 from mainstay.server.problems import Problem
 
 IDEMPOTENCY_KEY_CHARS_MAX = 255
@@ -101,7 +103,7 @@ class _OpenAIHandlers:
     ) -> None:
         """Answer a request of either API. It counts as an open stream while it waits, whether it is streamed or not."""
         caller = await authenticate_request(request, stream=True)
-        caller.require_access("chat")
+        authorise(caller, Prompt)  # before the body is read
         check_content_type(request.scope)
         body = await read_body(request.receive)
         completion = _apply_session_header(parse(body), request)
@@ -136,7 +138,7 @@ class _OpenAIHandlers:
 
     async def get_response(self, request: Request, send: Send) -> None:
         caller = await authenticate_request(request)
-        caller.require_access("chat")
+        authorise(caller, ReadEvents)
         id = unquote(request.path_params["id"])
         if request.query_params.get("stream", "").lower() in ("true", "1"):
             raise OpenAIProblem("an earlier response cannot be streamed; follow its session instead", "stream")
@@ -191,7 +193,7 @@ def _apply_session_header(completion: CompletionRequest, request: Request) -> Co
     return msgspec.structs.replace(completion, session=name, previous_response_id="")
 
 
-def _identify_request(request: Request, body: bytes) -> RequestIdentity:
+def _identify_request(request: Request, body: bytes) -> RequestFingerprint:
     """Return the identity of a request. The official clients retry by themselves, and send the number of retries."""
     id = request.headers.get("idempotency-key", "")
     if len(id) > IDEMPOTENCY_KEY_CHARS_MAX:
@@ -200,7 +202,7 @@ def _identify_request(request: Request, body: bytes) -> RequestIdentity:
         )
     retries = request.headers.get("x-stainless-retry-count")
     if not id and retries is None:
-        return RequestIdentity()
+        return RequestFingerprint()
     head = (request.url.path, id, request.headers.get("x-session", ""))
     digest = hashlib.sha256(msgspec.json.encode(head) + body).digest()
-    return RequestIdentity(digest, id, is_retry=retries not in (None, "0"))
+    return RequestFingerprint(digest, id, is_retry=retries not in (None, "0"))

@@ -21,7 +21,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Usage, parts_text
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome
-from mainstay.server.openai.completion_request import ClientMessage, ClientToolCall
+from mainstay.server.openai.common_request import ClientMessage, ClientToolCall
 from mainstay.server.openai.ids import to_client_call_id
 
 TEXT_SEPARATOR = "\n\n"  # between the texts before and after a tool call of the agent
@@ -196,6 +196,6 @@ def describe_pending_approval(approval: ApprovalAsked) -> str:
     why = f" {approval.why}" if approval.why else ""
     return (
         f"[This waits for approval: {approval.name} {approval.input}.{why} "
-        f"Approve it with `mainstay approvals approve {approval.id}` or POST /api/approvals/{approval.id}/approve, "
+        f"Approve it with `mainstay approval approve {approval.id}` or POST /api/approvals/{approval.id}/approve, "
         "or deny it the same way; any other message here denies it.]"
     )

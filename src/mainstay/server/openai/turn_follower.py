@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
+from mainstay.agent.client import to_operation_inputs
 from mainstay.core.asgi import Receive
 from mainstay.core.errors import AgentClosed, MainstayError
 from mainstay.core.events import ApprovalAsked, Event, Steered, TurnStarted
 from mainstay.operations.caller import Caller, NotAllowed
 from mainstay.operations.event_feed import Subscription, follow_session, follow_turn
-from mainstay.operations.inputs import steer_turn
+from mainstay.operations.execute import execute
+from mainstay.operations.turns import Steer
 from mainstay.server.authentication import is_still_authorised
 from mainstay.server.http_state import HttpServerState
 from mainstay.server.openai.conversation_cache import StartedTurn
@@ -70,9 +72,8 @@ class TurnFollower:
         state.add_stream(self, KEEP_ALIVE_S / 3)
         try:
             if self.started.user_parts:
-                caller = self.caller
-                key = caller.session_key(self.started.session)
-                await steer_turn(await caller.runtime(), key, self.started.user_parts, sender=caller.person)
+                inputs = to_operation_inputs(self.started.user_parts)
+                await execute(self.caller, Steer(session=self.started.session, parts=inputs))
             await self._collect_text(on_text)
         except asyncio.CancelledError:
             if not self._ended_early or task.uncancel():

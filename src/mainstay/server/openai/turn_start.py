@@ -12,13 +12,14 @@ from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import Steered, TurnEnded, TurnStarted
 from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import AnyPart, Text
+from mainstay.operations import turns
 from mainstay.operations.caller import Caller
 from mainstay.operations.event_feed import Subscription, follow_session
-from mainstay.operations.execute import execute
-from mainstay.operations.inputs import accept_prompt, offer_client_tools, submit_client_result
+from mainstay.operations.execute import authorise, execute
+from mainstay.operations.input_submission import accept_prompt, offer_client_tools
 from mainstay.operations.sessions import ForkSession
-from mainstay.operations.turns import ImportHistory
-from mainstay.server.openai.completion_request import ClientMessage, CompletionRequest, to_import_history
+from mainstay.operations.turns import ImportHistory, Prompt, SubmitToolResult
+from mainstay.server.openai.common_request import ClientMessage, CompletionRequest, to_import_history
 from mainstay.server.openai.conversation_cache import ConversationCache, StartedTurn
 from mainstay.server.openai.errors import OpenAIProblem
 from mainstay.server.openai.ids import ResponsePosition, WorkspacePerson, from_client_call_id, parse_response_id
@@ -29,7 +30,7 @@ SYSTEM_PREFIX = "The program that this conversation is held with says:\n\n"
 CONTINUE_TEXT = "The results of your calls are above; go on."
 
 
-class RequestIdentity(msgspec.Struct, frozen=True):
+class RequestFingerprint(msgspec.Struct, frozen=True):
     """Identity of a request, which distinguishes a retry from a new request with the same content."""
 
     digest: bytes = b""  # of the request; empty: retries cannot be recognised
@@ -51,7 +52,7 @@ def owner_of(caller: Caller) -> WorkspacePerson:
 
 
 async def start_turn(
-    caller: Caller, completion: CompletionRequest, cache: ConversationCache, identity: RequestIdentity
+    caller: Caller, completion: CompletionRequest, cache: ConversationCache, identity: RequestFingerprint
 ) -> StartedTurn:
     """Start or rejoin the turn of a request; its input is durable when this returns. Nothing is awaited between
     accepting the input and returning, so no event is lost if the caller follows the turn at once."""
@@ -79,7 +80,7 @@ async def start_turn(
 
 
 async def _find_session(
-    caller: Caller, completion: CompletionRequest, cache: ConversationCache, identity: RequestIdentity
+    caller: Caller, completion: CompletionRequest, cache: ConversationCache, identity: RequestFingerprint
 ) -> _TargetSession:
     if completion.session:
         return await _with_missing_history(caller, completion.session, completion.history)
@@ -100,7 +101,7 @@ async def _with_missing_history(caller: Caller, session: str, history: tuple[Cli
     return _TargetSession(session) if info.turns or info.messages else _TargetSession(session, history, is_new=True)
 
 
-def _create_session_name(caller: Caller, identity: RequestIdentity) -> str:
+def _create_session_name(caller: Caller, identity: RequestFingerprint) -> str:
     """Return the name of a new session. A request with an Idempotency-Key always gets the same name, so that a retry
     after a crash of the server is the same turn."""
     if not identity.idempotency_key:
@@ -158,7 +159,7 @@ async def _submit_messages(
     completion: CompletionRequest,
     cache: ConversationCache,
     target: _TargetSession,
-    identity: RequestIdentity,
+    identity: RequestFingerprint,
 ) -> StartedTurn:
     """Import missing history, offer the client's tools, and submit the new messages."""
     results = [message for message in completion.new_messages if message.role == "tool"]
@@ -208,7 +209,9 @@ async def _submit_prompt(
 
 
 async def submit_parts(caller: Caller, session: str, parts: Sequence[AnyPart], id: str) -> StartedTurn:
-    """Accept a prompt whose parts carry origins of their own; live events are subscribed to before."""
+    """Accept a prompt whose parts carry origins of their own, which the operation `Prompt` cannot; live events are
+    subscribed to before."""
+    authorise(caller, Prompt)
     runtime, key = await caller.runtime(), caller.session_key(session)
     subscription = Subscription(runtime.services.hub, key)
     try:
@@ -221,11 +224,7 @@ async def submit_parts(caller: Caller, session: str, parts: Sequence[AnyPart], i
 
 async def submit_result(caller: Caller, session: str, call_id: str, content: str) -> StartedTurn:
     """Return the result of a tool call that the client ran; live events are subscribed to before."""
-    runtime, key = await caller.runtime(), caller.session_key(session)
-    subscription = Subscription(runtime.services.hub, key)
-    try:
-        pending = await submit_client_result(runtime, key, call_id, content)
-    except BaseException:
-        subscription.close()
-        raise
+    authorise(caller, SubmitToolResult)
+    request = SubmitToolResult(session=session, call_id=call_id, content=content)
+    _, pending, subscription = await turns.submit_result(caller, request)
     return StartedTurn(session=session, pending=pending, subscription=subscription)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from mainstay.core.channels import Delivery, PendingMessage
-from mainstay.core.errors import InputRefused
+from mainstay.core.channels import Delivery, PendingMessage, encode_queued
 
 FINISHED = ("sent", "unknown", "failed")
 
@@ -51,11 +48,3 @@ class InMemoryChannelQueue:
             for key, delivery in self._deliveries.items()
             if delivery.state not in FINISHED or delivery.at >= before_ms
         }
-
-
-def encode_queued(item: PendingMessage | Delivery) -> str:
-    """Encode as JSON; raises InputRefused if a text contains lone surrogates."""
-    try:
-        return msgspec.json.encode(item).decode()
-    except UnicodeEncodeError:
-        raise InputRefused("this text cannot be stored: it contains half characters (lone surrogates)") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.component_options import StoreOptions
-from mainstay.core.workspace_store import StoreComponent
+from mainstay.core.store_components import StoreComponent
 
 COMPONENT = StoreComponent(
     kind="store",

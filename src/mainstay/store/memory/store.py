@@ -13,7 +13,7 @@ from mainstay.core.events import Folded, ToolFinished
 from mainstay.core.journal import BLANKED_BODY, Record, decode_event, encode_event, redact_event, remove_facts
 from mainstay.core.memory_tiers import Fact
 from mainstay.core.ports import IdempotencyKey, SessionInfo, SessionTail
-from mainstay.core.workspace_store import StoreLocation
+from mainstay.core.store_components import StoreLocation
 
 
 class _StoredSession:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from mainstay.core.component_options import FactStoreOptions
 from mainstay.core.errors import HomeUnusable, StoreFailed
 from mainstay.core.memory_tiers import UNTRUSTED, Fact
+from mainstay.core.store_components import FactStoreContext
 from mainstay.core.worker_threads import WorkerThreads
 from mainstay.store import fact_rules as rules
 from mainstay.store.oxigraph.graph_directory import GraphDirectory
+from mainstay.store.oxigraph.manifest import COMPONENT, GRAPH_FOLDER
 from mainstay.store.sqlite.full_text import extract_terms
 
 if TYPE_CHECKING:
@@ -23,6 +27,17 @@ LIMIT_MAX = 1_000
 CANDIDATES_MAX = 400  # candidate facts for a topic, before ranking
 RELATED_HOPS = 2  # from object to subject, to find related facts
 FIELD_WEIGHTS = {"subject": 4.0, "predicate": 1.0, "object": 2.0}
+
+
+@asynccontextmanager
+async def open_oxigraph_facts(options: FactStoreOptions, context: FactStoreContext) -> AsyncIterator[OxigraphFactTier]:
+    """Factory of the fact store `oxigraph`."""
+    tier = OxigraphFactTier(context.folder / GRAPH_FOLDER if context.folder is not None else None)
+    await tier.open()
+    try:
+        yield tier
+    finally:
+        await tier.close()
 
 
 class OxigraphFactTier:
@@ -45,7 +60,7 @@ class OxigraphFactTier:
 
             from mainstay.store.oxigraph.fact_graph import FactGraph
         except ImportError as error:
-            raise HomeUnusable("Oxigraph is not installed; to store facts in it: pip install -e '.[graph]'") from error
+            raise HomeUnusable(f"Oxigraph is not installed; to store facts in it: {COMPONENT.install}") from error
         try:
             store = self._directory.open_store(Store) if self._directory is not None else Store()
         except OSError as error:

@@ -30,7 +30,7 @@ from mainstay.core.audit import (
 )
 from mainstay.core.errors import AuditUnavailable
 from mainstay.core.json_types import JsonMapping
-from mainstay.store.sqlite.audit_snapshot import (
+from mainstay.store.sqlite.audit_log_reader import (
     ANCHOR_FILE,
     PROJECTION,
     AuditHead,
@@ -39,7 +39,7 @@ from mainstay.store.sqlite.audit_snapshot import (
     read_anchor,
     select_entries,
 )
-from mainstay.store.sqlite.home_database import HomeDatabase, save_position
+from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase, save_position
 
 log = logging.getLogger("mainstay.audit")
 
@@ -54,7 +54,7 @@ class SqliteAuditLog:
     """The AuditLog and AuditReader ports; one for all workspaces. If the log's end is not as it was written, it is
     continued after a `record.resumed` entry; with `strict`, AuditUnavailable is raised instead."""
 
-    def __init__(self, database: HomeDatabase) -> None:
+    def __init__(self, database: HomeProjectionDatabase) -> None:
         self.strict = False
         self._database = database
         self._anchor_path = Path(database.path).with_name(ANCHOR_FILE)
@@ -175,7 +175,7 @@ class SqliteAuditLog:
         return await self._database.read(lambda db: select_entries(db, query))
 
 
-def get_audit_log(database: HomeDatabase, *, strict: bool = False) -> SqliteAuditLog:
+def get_audit_log(database: HomeProjectionDatabase, *, strict: bool = False) -> SqliteAuditLog:
     """Return the audit log of this database; always the same object, since it keeps the head of the chain. Once it was
     requested as `strict`, it stays so."""
     if not isinstance(database.audit_log, SqliteAuditLog):

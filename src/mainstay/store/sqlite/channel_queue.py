@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import apsw
 import msgspec
 
-from mainstay.core.channels import Delivery, PendingMessage
-from mainstay.store.memory.channel_queue import encode_queued
+from mainstay.core.channels import Delivery, PendingMessage, encode_queued
 from mainstay.store.sqlite.workspace_database import WorkspaceDatabase
 
 _INSERT_PENDING = "INSERT INTO mail_arrivals (id, body) VALUES (?,?) ON CONFLICT (id) DO NOTHING RETURNING number"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
+from pathlib import Path
 
 import apsw
 
@@ -22,6 +23,16 @@ from mainstay.core.errors import (
 SqliteValue = int | float | str | bytes | None
 
 PAGE_CACHE_KB = 1000  # page cache per connection; the kernel's own cache holds the rest of the file
+
+
+def check_file_identity(path: str, inode: int) -> None:
+    """Raise StoreCorrupt if the file was removed or replaced: writes to it would succeed and be lost."""
+    try:
+        found = os.stat(path).st_ino
+    except OSError:
+        found = -1
+    if found != inode:
+        raise StoreCorrupt(f"{path} was removed or replaced while it was in use; put it back and start again")
 
 
 def connect(path: str, *, busy_s: float, vfs: str | None = None, read_only: bool = False) -> apsw.Connection:
@@ -67,7 +78,7 @@ def migrate(db: apsw.Connection, path: str) -> None:
 
 
 def load_migrations() -> list[str]:
-    folder = files("mainstay.store.sqlite") / "migrations"
+    folder = Path(__file__).with_name("migrations")
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}\.sql", entry.name))
     return [(folder / name).read_text() for name in names]
 

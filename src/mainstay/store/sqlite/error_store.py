@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import apsw
 
 from mainstay.core.error_reports import REPORTS_MAX, RETENTION_DAYS, ErrorGroup, ErrorKind, ErrorQuery, ErrorReport
-from mainstay.store.sqlite.home_database import HomeDatabase, save_position
+from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase, save_position
 
 PROJECTION = "errors"  # name of this projection in the table `followed`
 _FIELDS = ErrorReport.__struct_fields__
@@ -40,7 +40,9 @@ _DELETE_EXCESS = "DELETE FROM errors WHERE id IN (SELECT id FROM errors ORDER BY
 class SqliteErrorStore:
     """One for all workspaces of a home. `now_ms` returns ms since 1970."""
 
-    def __init__(self, database: HomeDatabase, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(
+        self, database: HomeProjectionDatabase, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    ) -> None:
         self._database = database
         self._now_ms = now_ms
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from mainstay.core.component_options import StoreOptions
 from mainstay.core.errors import HomeUnusable
 from mainstay.core.ports import Store
-from mainstay.core.workspace_store import StoreLocation
-from mainstay.store.memory.store import MemoryStore
+from mainstay.core.store_components import StoreLocation
 from mainstay.store.sqlite.manifest import DATABASE_FILE
 
 COMPANION_SUFFIXES = ("-wal", "-shm", "-ahead")  # of files beside the database
@@ -22,6 +21,8 @@ def build_store(options: StoreOptions, location: StoreLocation) -> Store:
                 "replace it by the file or folder itself"
             )
     if location.read_only and not path.exists():
+        from mainstay.store.memory.store import MemoryStore  # only needed where nothing is stored yet
+
         return MemoryStore()
     from mainstay.store.sqlite.store import SqliteStore  # imports the database engine
 

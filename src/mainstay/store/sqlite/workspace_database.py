@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from importlib.resources import files
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import apsw
@@ -109,7 +109,7 @@ class _StandaloneWriter(WriterThread):
     def open(self) -> None:
         db = connect(self.path, busy_s=self.busy_s)
         if db.execute("SELECT 1 FROM sqlite_schema WHERE name='sessions'").fetchone() is None:
-            schema = (files("mainstay.store.sqlite") / "migrations" / "0003.sql").read_text()
+            schema = (Path(__file__).with_name("migrations") / "0003.sql").read_text()
             db.execute("BEGIN; CREATE TABLE sessions (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE);")
             db.execute(schema)
             db.execute("COMMIT")

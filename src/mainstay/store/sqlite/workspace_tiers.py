@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+from mainstay.core.component_options import FactStoreOptions
 from mainstay.core.limits import Limits
-from mainstay.core.memory_tiers import WorkspaceTiers
+from mainstay.core.memory_tiers import FactTier, WorkspaceTiers
+from mainstay.core.store_components import FactStoreContext
 from mainstay.store.sqlite.fact_tier import SqliteFactTier
 from mainstay.store.sqlite.free_form_memory_tier import SqliteMemoryTier
 from mainstay.store.sqlite.message_tier import SqliteMessageTier
@@ -32,7 +36,12 @@ def build_tiers(database: WorkspaceDatabase, *, vectors: bool = True) -> Workspa
     )
 
 
-class StandaloneTiers:
+def open_store_facts(options: FactStoreOptions, context: FactStoreContext) -> AbstractAsyncContextManager[FactTier]:
+    """Factory of the fact store `sqlite`: the facts of the workspace's store, which opens and closes them."""
+    return nullcontext(context.store_facts)
+
+
+class SeparateTierDatabase:
     """Tiers in their own database, in memory or in a file, for a journal that is in another store."""
 
     def __init__(self, path: str = ":memory:", *, vectors: bool = True, limits: Limits | None = None) -> None:

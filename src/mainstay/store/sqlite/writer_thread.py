@@ -27,10 +27,10 @@ from mainstay.core.errors import (
     StoreCorrupt,
     StoreFailed,
 )
-from mainstay.store.sqlite.connection import connect, map_sqlite_errors, migrate, translate_error
+from mainstay.store.sqlite.connection import check_file_identity, connect, map_sqlite_errors, migrate, translate_error
 from mainstay.store.sqlite.index_maintenance import BackgroundStep, purge_indexes
 from mainstay.store.sqlite.journal_append import JournalAppend, combine_appends
-from mainstay.store.sqlite.write_ahead_file import WriteAheadFile
+from mainstay.store.sqlite.write_ahead_log import WriteAheadFile
 
 log = logging.getLogger("mainstay.store")
 
@@ -150,7 +150,7 @@ class WriterThread(threading.Thread):
         appends, self.unstored_appends = [*self.unstored_appends, *appends], []
         try:
             db = self._connection()
-            self._check_file_identity()
+            check_file_identity(self.path, self._inode)
             self._set_synchronous(db, True)
             db.execute("BEGIN IMMEDIATE")
             for append in combine_appends(appends) if any(append.is_written_ahead for append in appends) else appends:
@@ -161,15 +161,6 @@ class WriterThread(threading.Thread):
         else:
             if ahead := sum(append.is_written_ahead for append in appends):
                 self.write_ahead_file.mark_stored(ahead)
-
-    def _check_file_identity(self) -> None:
-        """Raise StoreCorrupt if the file was removed or replaced: writes to it would succeed and be lost."""
-        try:
-            inode = os.stat(self.path).st_ino
-        except OSError:
-            inode = -1
-        if inode != self._inode:
-            raise StoreCorrupt(f"{self.path} was removed or replaced while it was in use; put it back and start again")
 
     def _run_job(self, job: WriteJob, *, synced: bool = True) -> None:
         try:

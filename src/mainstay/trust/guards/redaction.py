@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 from mainstay.core.errors import ConfigError
 from mainstay.trust.guards import pii as personal
 from mainstay.trust.guards import secrets as secret
-from mainstay.trust.guards.redaction_patterns import CONTEXT_CHARS, RedactionPattern, build_prefix_expression
+from mainstay.trust.guards.redaction_pattern_compiler import CONTEXT_CHARS, RedactionPattern, build_prefix_expression
 
 KNOWN_CHARS_MIN = 6
 KNOWN_MAX = 1000

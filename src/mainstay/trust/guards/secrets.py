@@ -14,7 +14,7 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 
-from mainstay.trust.guards.redaction_patterns import (
+from mainstay.trust.guards.redaction_pattern_compiler import (
     ALNUM,
     CONTEXT_CHARS,
     DASHED,

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
+from mainstay.trust.command_patterns import is_system_program
 from mainstay.trust.shell.command_wrappers import TRANSPARENT_WRAPPERS, ChildCommands, find_child_commands
 from mainstay.trust.shell.effects import CommandEffects, add_redirect_effects, analyse_effects
 from mainstay.trust.shell.inline_code import affects_execution, explain_opaque
@@ -214,13 +215,3 @@ class _ScriptAnalyser:
             redirect_targets=tuple(dict.fromkeys(self.redirect_targets)),
             unknown_programs=tuple(dict.fromkeys(self.unknown_programs)),
         )
-
-
-def is_system_program(path: str) -> bool:
-    """Return True for a program's path in one of the system's program folders."""
-    return posixpath.dirname(path) in SYSTEM_FOLDERS
-
-
-SYSTEM_FOLDERS = frozenset(
-    ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
-)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mainstay.trust.shell.options import parse_options
+from mainstay.trust.shell.option_parser import parse_options
 from mainstay.trust.shell.syntax import UNKNOWN_WORD, ShellCommand, ShellWord, word_set
 
 SHELLS = word_set("sh bash dash ash ksh mksh zsh rbash")

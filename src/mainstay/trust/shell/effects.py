@@ -9,7 +9,7 @@ import msgspec
 
 from mainstay.trust.shell.command_wrappers import SSH_SHORT_VALUED
 from mainstay.trust.shell.git import analyse_git
-from mainstay.trust.shell.options import parse_options
+from mainstay.trust.shell.option_parser import parse_options
 from mainstay.trust.shell.programs import (
     CLOUD_CLIENTS,
     CURL_LONG_VALUED,

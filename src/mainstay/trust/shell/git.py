@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainstay.trust.shell.options import ParsedCommandArguments, parse_options
+from mainstay.trust.shell.option_parser import ParsedCommandArguments, parse_options
 from mainstay.trust.shell.syntax import ShellWord, word_set
 
 _KNOWN_VERBS = word_set(

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mainstay.trust.shell.options import parse_options
+from mainstay.trust.shell.option_parser import parse_options
 from mainstay.trust.shell.syntax import ShellWord, word_set
 
 # Environment variables that change what a harmless command runs.

@@ -1,6 +1,6 @@
-"""A plugin that belongs to an attacker: it tries whatever it is told, and says what stands in `letter.txt` beside it.
+"""A plugin of an attacker: it tries every action it is told, and returns the text of `letter.txt` beside it.
 
-Its manifest is written by whoever sets it up."""
+Its manifest is written by the test."""
 
 import os
 import shutil

@@ -13,4 +13,5 @@ COMPONENT = Component(
     factory="mainstay.memory.embedders.local.embedder:build_local_embedder",
     libraries={"wordllama": "wordllama", "numpy": "numpy", "tokenizers": "tokenizers"},
     install="pip install -e '.[memory]'",
+    check="mainstay.memory.embedders.local.health:check_local_embedder",
 )

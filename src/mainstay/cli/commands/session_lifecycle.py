@@ -1,0 +1,188 @@
+"""`mainstay session import|fork|archive|activate|delete`: through the home's owner, or owning the home meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from mainstay.cli.commands.agent_setup import open_home_client
+from mainstay.cli.commands.home_locator import (
+    WorkspaceLocation,
+    load_session_info,
+    open_store_read_only,
+    resolve_workspace,
+    run_async,
+)
+from mainstay.cli.commands.output import print_json
+from mainstay.cli.parser.root import UsageError
+from mainstay.core.errors import InputRefused
+from mainstay.core.events import MessageAdded
+from mainstay.core.input_envelope import IMPORT_ORIGINS, check_session_name
+from mainstay.core.limits import Limits
+from mainstay.core.messages import Text, parts_text
+from mainstay.core.outcome_text import format_count
+from mainstay.core.ports import SessionInfo
+from mainstay.io.jsonl import JsonlBroken, parse_jsonl
+from mainstay.trust.guards.terminal_sanitizer import escape_line
+
+IMPORT_BYTES_MAX = 256 * 1024 * 1024
+INCIDENT_KEY = "import_incident"  # key in a session's metadata: how the imported file was damaged
+
+
+def import_file(options: argparse.Namespace) -> int:
+    source: str = options.file
+    name: str = options.session or ("imported" if source == "-" else Path(source).stem)
+    check_session_name(name, Limits())
+    events, incident = read_messages(_read_source(source), source)
+    run_async(_import_messages(resolve_workspace(options), name, events, incident and f"{source}: {incident}"))
+    if incident:
+        print(f"mainstay: {escape_line(source)} is damaged: {incident}", file=sys.stderr)
+    if options.json:
+        extra = {"incident": incident} if incident else {}
+        print_json({"ok": True, "session": name, "messages": len(events)} | extra)
+    else:
+        print(f"{format_count(len(events), 'message')} imported into {escape_line(name)}")
+    return 0
+
+
+def _read_source(source: str) -> bytes:
+    if source == "-":
+        raw = sys.stdin.buffer.read(IMPORT_BYTES_MAX + 1)
+    else:
+        with open(source, "rb") as file:
+            raw = file.read(IMPORT_BYTES_MAX + 1)
+    if len(raw) > IMPORT_BYTES_MAX:
+        raise InputRefused(f"{source} is larger than {IMPORT_BYTES_MAX >> 20} MB")
+    return raw
+
+
+def read_messages(raw: bytes, source: str) -> tuple[list[MessageAdded], str]:
+    """Parse a JSON list (or {"messages": list}), or one JSON object per line, also the log.jsonl of `export`.
+
+    The second value says what was left out because the end of the file is damaged; empty: nothing. Raises InputRefused.
+    """
+    incident = ""
+    try:
+        document = json.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        try:
+            lines = parse_jsonl(raw)
+        except JsonlBroken as broken:
+            raise InputRefused(f"{source} {broken}") from None
+        document, incident = lines.objects, lines.damage
+    match document:
+        case {"messages": list(messages)} | list(messages):
+            pass
+        case dict():
+            messages = [document]
+        case _:
+            raise InputRefused(f"{source} does not contain a list of messages")
+    if not messages:
+        raise InputRefused(f"{source} contains no messages" + (f": {incident}" if incident else ""))
+    return [_parse_message(message, number, source) for number, message in enumerate(messages, start=1)], incident
+
+
+def _parse_message(message: Any, number: int, source: str) -> MessageAdded:
+    match message:
+        case {"role": "user" | "assistant" as role, "content": str(text)}:
+            return MessageAdded(role, (Text(text, origin=IMPORT_ORIGINS[role]),))
+        case {"role": "user" | "assistant" as role, "content": list(parts)}:
+            texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+            return MessageAdded(role, (Text("\n".join(texts), origin=IMPORT_ORIGINS[role]),))
+        case {"isBot": bool(is_bot), "text": str(text)}:
+            speaker: Literal["assistant", "user"] = "assistant" if is_bot else "user"
+            return MessageAdded(speaker, (Text(text, origin=IMPORT_ORIGINS[speaker]),))
+    expected = '{"role": "user" or "assistant", "content": text}'
+    raise InputRefused(f"message {number} of {source} is not {expected}")
+
+
+async def _import_messages(
+    location: WorkspaceLocation, name: str, events: Sequence[MessageAdded], incident: str
+) -> None:
+    messages = [{"role": event.role, "content": parts_text(event.parts)} for event in events]
+    async with open_home_client(location) as client:
+        await client.import_history(name, messages, metadata={INCIDENT_KEY: incident} if incident else None)
+
+
+def fork_session(options: argparse.Namespace) -> int:
+    check_session_name(options.new, Limits())
+    info = run_async(_fork(resolve_workspace(options), options.session, options.new, options.upto))
+    if options.json:
+        print_json({"ok": True, "session": info})
+    else:
+        size = format_count(info.head - 1, "record")
+        print(f"{escape_line(options.new)} is a copy of {escape_line(options.session)}, {size}")
+    return 0
+
+
+async def _fork(location: WorkspaceLocation, source: str, target: str, upto: int | None) -> SessionInfo:
+    async with open_home_client(location) as client:
+        await _check_sessions_exist(location, [source])  # its error suggests a session with a similar name
+        return await client.sessions.fork(source, target, upto=upto)
+
+
+def archive(options: argparse.Namespace) -> int:
+    names: list[str] = options.sessions
+    run_async(_set_status(resolve_workspace(options), names, "archived"))
+    return _print_done(options, names, "archived")
+
+
+def activate(options: argparse.Namespace) -> int:
+    names: list[str] = options.sessions
+    run_async(_set_status(resolve_workspace(options), names, "active"))
+    return _print_done(options, names, "active")
+
+
+async def _set_status(location: WorkspaceLocation, names: Sequence[str], status: Literal["archived", "active"]) -> None:
+    """Change all sessions, or none if one does not exist."""
+    await _check_sessions_exist(location, names)
+    async with open_home_client(location) as client:
+        for name in names:
+            await (client.sessions.archive(name) if status == "archived" else client.sessions.activate(name))
+
+
+def delete(options: argparse.Namespace) -> int:
+    location = resolve_workspace(options)
+    names: list[str] = options.sessions
+    if not options.yes:
+        run_async(_check_sessions_exist(location, names))
+        if not _confirm_deletion(names):
+            print("nothing was deleted")
+            return 0
+    run_async(_delete(location, names))
+    return _print_done(options, names, "deleted")
+
+
+async def _check_sessions_exist(location: WorkspaceLocation, names: Sequence[str]) -> None:
+    """Raise SessionUnknown if one of the sessions does not exist."""
+    async with open_store_read_only(location) as store:
+        for name in names:
+            await load_session_info(store, name)
+
+
+async def _delete(location: WorkspaceLocation, names: Sequence[str]) -> None:
+    await _check_sessions_exist(location, names)
+    async with open_home_client(location) as client:
+        for name in names:
+            await client.sessions.delete(name)
+
+
+def _confirm_deletion(names: Sequence[str]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("deleting cannot be undone; add --yes to confirm")
+    what = ", ".join(escape_line(name) for name in names)
+    answer = input(f"Delete {what} with all messages? This cannot be undone. [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def _print_done(options: argparse.Namespace, names: Sequence[str], status: str) -> int:
+    if options.json:
+        print_json({"ok": True, status: names})
+    else:
+        for name in names:
+            print(f"{escape_line(name)} {status}")
+    return 0

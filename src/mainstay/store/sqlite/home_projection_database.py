@@ -1,0 +1,239 @@
+"""The home's database as its projections use it (audit log, error reports, ledger): one writer thread for all of them,
+with group commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from mainstay.core.errors import InputRefused, MainstayError, StoreCorrupt, StoreFailed
+from mainstay.core.worker_threads import run_in_thread
+from mainstay.store.sqlite.connection import check_file_identity, connect, translate_error
+from mainstay.store.sqlite.people_store import BUSY_S, create_private_file, migrate_gateway
+from mainstay.store.sqlite.reader_thread import ReaderThread
+
+log = logging.getLogger("mainstay.store")
+
+T = TypeVar("T")
+BATCH_JOBS_MAX = 256  # jobs in one transaction
+
+
+class _HomeWriteJob:
+    """A function to run in a transaction, and the future of its result."""
+
+    __slots__ = ("error", "future", "result", "work")
+
+    def __init__(self, work: Callable[[apsw.Connection], object], future: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.future = future
+        self.result: object = None
+        self.error: Exception | None = None
+
+
+class HomeProjectionDatabase:
+    """`path` is the same file as SqlitePeopleStore's; it is created if it does not exist."""
+
+    def __init__(self, path: str, *, busy_s: float = BUSY_S, vfs: str | None = None) -> None:
+        self.path = path
+        self._busy_s = busy_s
+        self._vfs = vfs
+        self.audit_log: object = None  # the SqliteAuditLog; set by `get_audit_log`
+        # called in the writer thread after each transaction, with whether it was committed
+        self.transaction_callbacks: list[Callable[[bool], None]] = []
+        self._queue: SimpleQueue[_HomeWriteJob | None] = SimpleQueue()
+        self._reader = ReaderThread(path, busy_s=busy_s, vfs=vfs)
+        self._db: apsw.Connection | None = None
+        self._inode = -1
+        self._thread: threading.Thread | None = None
+
+    async def open(self, *, retry_later: bool = False) -> None:
+        """Open and migrate the file. With `retry_later`, it counts as open even if this raises: every read and write
+        tries again."""
+        try:
+            await run_in_thread(self._connection)
+        except MainstayError:
+            if retry_later:
+                self._start_thread()
+            raise
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run_thread, name="mainstay-observed", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        await self._reader.close()
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            self._queue.put(None)
+            await run_in_thread(thread.join)
+
+    async def read(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run a function on the reader thread, concurrently with writes."""
+        if self._inode < 0 and self._thread is not None:  # not opened yet: a write creates and migrates the file
+            await self.write(lambda db: None)
+        return await self._reader.run(work)
+
+    async def write(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run a function in a transaction, perhaps together with other callers' functions; on disk when this returns.
+        `work` is called again, alone, if the shared transaction failed, so it must not change anything but the
+        database."""
+        if self._thread is None:
+            raise StoreFailed(f"{self.path} is not open")
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.put(_HomeWriteJob(work, done))
+        return await done
+
+    # --- positions -------------------------------------------------------------------------------
+
+    async def select_positions(self, projection: str, workspace: str) -> dict[str, int]:
+        sql = "SELECT session, position FROM followed WHERE reader=? AND workspace=?"
+
+        def work(db: apsw.Connection) -> dict[str, int]:
+            rows: Iterable[tuple[str, int]] = db.execute(sql, (projection, workspace))
+            return dict(rows)
+
+        return await self.read(work)
+
+    async def forget_workspace(self, workspace: str) -> None:
+        """Reset the positions of a removed workspace, so that a new one with its name is read from the beginning."""
+
+        def work(db: apsw.Connection) -> None:
+            db.execute("DELETE FROM followed WHERE workspace=?", (workspace,))
+            db.execute("UPDATE ledger_followed SET away=1 WHERE workspace=?", (workspace,))  # it may be restored
+            db.execute("DELETE FROM errors WHERE workspace=?", (workspace,))  # a new workspace's admins would see them
+
+        await self.write(work)
+
+    # --- the thread ------------------------------------------------------------------------------
+
+    def _run_thread(self) -> None:
+        while (batch := self._collect_batch()) is not None:
+            self._commit_batch(batch)
+            self._deliver_results(batch)
+            batch = []
+        if self._db is not None:
+            try:
+                self._db.close()
+            except apsw.Error as error:
+                log.warning("closing %s failed: %s", self.path, error)
+            self._db = None
+
+    def _collect_batch(self) -> list[_HomeWriteJob] | None:
+        job = self._queue.get()
+        if job is None:
+            return None
+        batch = [job]
+        while len(batch) < BATCH_JOBS_MAX:
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                break
+            if job is None:
+                self._queue.put(None)  # end after this batch
+                break
+            batch.append(job)
+        return batch
+
+    def _commit_batch(self, batch: Sequence[_HomeWriteJob]) -> None:
+        """Run all jobs in one transaction; if that fails, each in its own, so that no job fails because of another. Not
+        after an I/O error: the transaction may have been committed nevertheless, which callers must check."""
+        error = self._try_transaction(batch)
+        if error is None:
+            return
+        retry = len(batch) > 1 and not isinstance(error, StoreFailed)
+        for job in batch:
+            job.error = self._try_transaction([job]) if retry else error
+
+    def _try_transaction(self, batch: Sequence[_HomeWriteJob]) -> Exception | None:
+        try:
+            db = self._connection()
+            check_file_identity(self.path, self._inode)
+            db.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                job.result = job.work(db)
+            db.execute("COMMIT")
+            self._notify_transaction_end(True)
+        except apsw.Error as error:
+            return self._roll_back(translate_error(error, self.path))
+        except MainstayError as error:
+            return self._roll_back(error)
+        except (UnicodeEncodeError, OverflowError):
+            return self._roll_back(InputRefused("this cannot be stored: it is not valid text or not a 64-bit number"))
+        except msgspec.DecodeError as error:  # stored data is not in the format that was written
+            sentence = f"{self.path} is damaged ({error}); it was left as it is. Restore a backup"
+            return self._roll_back(StoreCorrupt(sentence))
+        except Exception as error:  # a bug in a projection's job: raised to its caller; the thread serves the others
+            return self._roll_back(error)
+        return None
+
+    def _notify_transaction_end(self, committed: bool) -> None:
+        for callback in self.transaction_callbacks:
+            callback(committed)
+
+    def _roll_back(self, error: Exception) -> Exception:
+        """Roll back and return the error."""
+        self._notify_transaction_end(False)
+        try:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error as failure:
+            log.warning("a rollback failed: %s", failure)
+            self._discard_connection()
+        if isinstance(error, StoreFailed):  # after an I/O error the connection cannot be trusted
+            self._discard_connection()
+        return error
+
+    def _discard_connection(self) -> None:
+        db, self._db = self._db, None
+        try:
+            if db is not None:
+                db.close(True)
+        except apsw.Error as error:
+            log.warning("closing %s failed: %s", self.path, error)
+
+    def _connection(self) -> apsw.Connection:
+        if self._db is None:
+            inode = self._inode if self._inode >= 0 else create_private_file(self.path)
+            db = connect(self.path, busy_s=self._busy_s, vfs=self._vfs)
+            try:
+                migrate_gateway(db, self.path)
+            except BaseException:
+                db.close()
+                raise
+            self._db, self._inode = db, inode
+        return self._db
+
+    def _deliver_results(self, batch: Sequence[_HomeWriteJob]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_resolve_futures, batch)
+        except RuntimeError:  # the event loop is closed, and with it all callers
+            log.debug("the event loop is closed; the results of %d writes are dropped", len(batch))
+
+
+def save_position(db: apsw.Connection, projection: str, workspace: str, session: str, position: int) -> None:
+    """Store a projection's position in a session; call in the transaction that stores what was derived up to there."""
+    db.execute(_UPSERT_POSITION, (projection, workspace, session, position))
+
+
+_UPSERT_POSITION = """
+INSERT INTO followed (reader, workspace, session, position) VALUES (?,?,?,?)
+ON CONFLICT (reader, workspace, session) DO UPDATE SET position=excluded.position"""
+
+
+def _resolve_futures(batch: Sequence[_HomeWriteJob]) -> None:
+    for job in batch:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

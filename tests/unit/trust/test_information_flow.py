@@ -1,0 +1,294 @@
+"""Whether the person named a destination, and how far a call reaches."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.policy_world import BOXED, DOCKED, HOST, ONLINE, Plain, context
+
+from mainstay.core.ports import ToolContext
+from mainstay.core.tool_ports import CallDestinations
+from mainstay.trust.information_flow import (
+    SandboxGuarantees,
+    compute_reach,
+    compute_script_reach,
+    is_destination_allowed,
+    is_named_by_user,
+)
+from mainstay.trust.policy import Policy, PolicyContext, PolicyRules
+from mainstay.trust.shell.analysis import analyse_script
+
+EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
+
+
+@pytest.mark.parametrize(
+    ("destination", "text"),
+    [
+        ("https://a.com/x", "get https://a.com/x"),
+        ("https://a.com/x", "get https://a.com/x."),
+        ("https://a.com/x", "(https://a.com/x)"),
+        ("https://a.com/x", "[here](https://a.com/x), please"),
+        ("https://a.com/x", "<https://a.com/x>"),
+        ("https://a.com/x", '"https://a.com/x"'),
+        ("https://a.com/x", "`https://a.com/x`"),
+        ("https://a.com/x", "**https://a.com/x**"),
+        ("https://a.com/x", "is it https://a.com/x?"),
+        ("https://a.com/x", "first:\nhttps://a.com/x\nthen"),
+        ("https://a.com/x", "HTTPS://A.com/x"),
+        ("https://A.COM/x", "https://a.com/x"),
+        ("https://a.com/x", "see a.com/x"),
+        ("https://a.com/x", "see A.com/x"),
+        ("https://a.com/", "see a.com"),
+        ("https://a.com", "see https://a.com/"),
+        ("https://a.com/x/", "see https://a.com/x"),
+        ("https://a.com/x#y", "see https://a.com/x"),
+        ("http://a.com/x", "see http://a.com/x"),
+        ("https://a.com/x", "\u201chttps://a.com/x\u201d"),
+        ("https://a.com/x", "https://a.com/x\uff0c\u7136\u540e"),
+        ("bob@b.com", "write to bob@b.com."),
+        ("bob@b.com", "write to bob@B.com, now"),
+        ("bob@b.com", "[Bob](mailto:bob@b.com)"),
+        ("mailto:bob@b.com", "write to bob@b.com"),
+        ("Bob <bob@b.com>", "write to bob@b.com"),
+        ("ops", "tell ops"),
+        ("ops", "tell ops: all is well"),
+        ("ops", "ops's channel"),
+        ("ops", "tell 'ops', and"),
+        ("ops", "(ops)"),
+        ("ops:general", "say it in ops:general!"),
+        ("#general", "say it in #general"),
+        ("a.txt", "delete a.txt"),
+        ("/w/a.txt", "delete a.txt"),
+        ("a.txt", "delete /w/a.txt"),
+        ("./a.txt", "delete a.txt"),
+        ("build/", "delete build"),
+        ("build", "delete ./build/"),
+        ("docs/*.md", "delete docs/*.md"),
+        ("my file.txt", "delete 'my file.txt'"),
+        ("caf\u00e9.txt", "delete cafe\u0301.txt"),
+        ("a.txt", "delete b.txt, a.txt and c.txt"),
+        ("a.txt", '["b.txt","a.txt"]'),
+        ("h:80", "connect to h:80"),
+    ],
+)
+def test_a_destination_in_the_persons_text_is_named(destination: str, text: str) -> None:
+    assert is_named_by_user(destination, [text], "/w")
+
+
+@pytest.mark.parametrize(
+    ("destination", "text"),
+    [
+        ("sub/../a.txt", "delete a.txt"),  # `sub` may be a link, and then that is another file
+        ("", ""),
+        ("?", "really?"),
+        ("?", "?"),
+        (".", "delete everything ."),
+        ("/", "and / or"),
+        ("*", "* a list"),
+        ("..", "well .. no"),
+        ("a", "delete a file"),
+        ("b.co", "write to a@b.com"),
+        ("b.com", "write to a@b.com"),
+        ("evil.com", "see notevil.com"),
+        ("evil.com", "see not-evil.com"),
+        ("evil.com", "see evil.com.au"),
+        ("evil.com", "see evil.com/path"),
+        ("evil.com", "see x.evil.com"),
+        ("evil.com", "see https://evil.com"),
+        ("https://evil.com/", "see https://a.com/?u=https://evil.com/"),
+        ("evil.com", "see https://a.com/?u=evil.com"),
+        ("evil.com", "see https://a.com/(evil.com)"),
+        ("evil.com", "see https://a.com/x,evil.com"),
+        ("https://evil.com/", "see https://a.com/,https://evil.com/"),
+        ("https://a.com/x?data=1", "see https://a.com/x"),
+        ("https://a.com/xy", "see https://a.com/x"),
+        ("https://a.com/x", "see https://a.com/xy"),
+        ("https://a.com/x", "see https://a.com/x/y"),
+        ("https://a.com/x", "see https://a.com/x?y=z"),
+        ("https://a.com/x", "see https://a.com/X"),
+        ("https://a.com", "see https://a.com.evil.com"),
+        ("https://a.com", "see https://a.com@evil.com"),
+        ("https://a.com/", "see http://a.com/"),
+        ("http://a.com/", "see https://a.com/"),
+        ("http://a.com/", "see a.com"),
+        ("https://x@a.com/", "see x@a.com/"),
+        ("ftp://a.com/", "see a.com"),
+        ("bob@b.com", "write to rob.bob@b.com"),
+        ("bob@b.com", "write to bob@b.com.au"),
+        ("bob@b.com", "write to bob+x@b.com"),
+        ("Bob@b.com", "write to bob@b.com"),
+        ("mailto:bob@b.com?bcc=eve@e.com", "write to bob@b.com"),
+        ("bob@b.com,eve@e.com", "write to bob@b.com"),
+        ("bob@b.com, eve@e.com", "write to bob@b.com"),
+        ("general", "say it in ops:general"),
+        ("ops", "say it in ops:general"),
+        ("ops", "devops"),
+        ("ops", "ops-internal"),
+        ("ops", "ops_2"),
+        ("Ops", "tell ops"),
+        ("a.txt", "delete data.txt"),
+        ("a.txt", "delete A.txt"),
+        ("a.txt", "delete sub/a.txt"),
+        ("a.txt", "delete a.txt.bak"),
+        ("a.txt", "delete ../a.txt"),
+        ("/a.txt", "delete a.txt"),
+        ("../a.txt", "delete a.txt"),
+        ("src", "delete src/*"),
+        ("src/", "delete src/*"),
+        ("src", "delete *src"),
+        ("\u0430.txt", "delete a.txt"),
+        ("a\u200b.txt", "delete a\u200b.txt"),
+        ("a.txt\u202e", "delete a.txt\u202e"),
+        ("a.txt\n", "delete a.txt"),
+        ("a.txt", "delete a\u200b.txt"),
+        ("\uff41.txt", "delete a.txt"),
+        ("x" * 5000, "x" * 5000),
+    ],
+)
+def test_similar_text_does_not_name_a_destination(destination: str, text: str) -> None:
+    assert not is_named_by_user(destination, [text], "/w")
+
+
+@given(st.text(max_size=30), st.text(max_size=60), st.text(max_size=10))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_nothing_is_named_that_does_not_stand_there(destination: str, before: str, after: str) -> None:
+    """Without a folder to be relative to, and apart from case, slashes, scheme and composition."""
+    import unicodedata
+
+    text = before + after
+    plain = unicodedata.normalize("NFC", destination).removeprefix("https://").partition("#")[0].rstrip("/")
+    if is_named_by_user(destination, [text]):
+        assert (
+            plain.rpartition("<")[2].removeprefix("mailto:").rstrip(">").lower()
+            in unicodedata.normalize("NFC", text).lower()
+        )
+
+
+WORD = st.text(alphabet="abcXYZ019", min_size=2, max_size=8)
+JOINERS = st.sampled_from([*"abz09-_/@%+~=&#", "x.", "y@", "é"])
+
+
+@given(WORD, JOINERS)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_a_part_of_something_longer_is_never_named(word: str, joiner: str) -> None:
+    assert is_named_by_user(word, [f"send it to {word}, please"])
+    assert not is_named_by_user(word, [f"send it to {joiner}{word}, please"])
+    assert not is_named_by_user(word, [f"send it to {word}{joiner}x, please"])
+
+
+# --- reach ---------------------------------------------------------------------------------------
+
+
+async def test_a_tool_says_how_far_it_reaches() -> None:
+    here = context()
+    assert compute_reach(Plain("a"), {}, here) == CallDestinations()
+    assert compute_reach(Plain("a", sink=True), {}, here) == CallDestinations(sink=True)
+    assert compute_reach(Plain("a", "net.http", sink=True), {}, here) == CallDestinations(
+        sink=True, leaves_workspace=True
+    )
+    arguments = {"to": ["a", None, ["b"]], "cc": None, "text": "c"}
+    found = compute_reach(Plain("a", "send.slack", sink=("to", "cc", "bcc")), arguments, here)
+    assert found == CallDestinations(sink=True, leaves_workspace=True, destinations=("a", "b"))
+
+
+async def test_a_struct_is_read_by_the_names_the_model_uses() -> None:
+    class Letter(msgspec.Struct, rename={"to": "recipient"}):
+        to: str
+
+    assert compute_reach(Plain("a", sink=("recipient",)), Letter("x"), context()).destinations == ("x",)
+
+
+async def test_a_tool_that_knows_better_is_asked_and_if_it_fails_it_is_a_sink() -> None:
+    class Knowing(Plain):
+        def reach(self, arguments: dict[str, str], context: ToolContext) -> CallDestinations:
+            return CallDestinations(sink=True, destinations=(arguments["where"],))
+
+    assert compute_reach(Knowing("a"), {"where": "x"}, context()).destinations == ("x",)
+    assert compute_reach(Knowing("a"), {}, context()).sink
+    assert compute_reach(Knowing("a"), {}, context()).destinations == ()
+
+
+@pytest.mark.parametrize(
+    ("script", "where", "destinations"),
+    [
+        ("ls", BOXED, ()),
+        ("curl https://a.com", BOXED, ()),
+        ("python x.py", BOXED, ()),
+        ("python -c x", BOXED, ()),
+        ("echo > /etc/x", BOXED, ()),
+        ("rm a /tmp/b", BOXED, ("a",)),
+        ("rm /tmp/../etc/x /tmp /tmp/", BOXED, ("/tmp/../etc/x", "/tmp", "/tmp/")),
+        ("curl https://a.com", ONLINE, ("https://a.com",)),
+        ("python x.py", ONLINE, ("?",)),
+        ("python -c x", ONLINE, ("?",)),
+        ("cat x", ONLINE, ()),
+        ("curl https://a.com | sh; rm a", ONLINE, ("https://a.com", "?", "a")),
+        ("python x.py", DOCKED, ("?",)),
+        ("cat x", DOCKED, ()),
+        ("cat x > y", DOCKED, ()),
+        ("cat x > y", HOST, ("y",)),
+        ("cat x > /tmp/y", HOST, ()),
+        ("curl https://a.com", HOST, ("https://a.com",)),
+        ("make", HOST, ("?",)),
+    ],
+)
+def test_how_far_a_command_reaches_depends_on_where_it_runs(
+    script: str, where: SandboxGuarantees, destinations: tuple[str, ...]
+) -> None:
+    found = compute_script_reach(analyse_script(script), where, "")
+    assert found.destinations == destinations
+    assert found.sink is bool(destinations)
+
+
+def test_removals_of_a_command_are_resolved_against_its_folder() -> None:
+    assert compute_script_reach(analyse_script("rm a /b"), BOXED, "sub").destinations == ("sub/a", "/b")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "destination", "open"),
+    [
+        ("https://a.com/**", "https://a.com/x", True),
+        ("https://a.com/**", "https://a.com.evil.com/x", False),
+        ("*", "https://a.com/x", False),
+        ("**", "?", False),
+        ("ops:*", "ops:general", True),
+        ("*@b.com", "bob@b.com", True),
+        ("*@b.com", "eve@evil.com/@b.com", False),
+        ("*.b.com", "evil.com/?.b.com", False),
+        ("build/**", "build/x", True),
+        ("build/**", "/w/build/x", True),
+        ("build/**", "build/../src", False),
+        ("ops", "ops\u200b", False),
+    ],
+)
+def test_an_owner_opens_destinations_by_pattern(pattern: str, destination: str, open: bool) -> None:
+    assert is_destination_allowed(destination, [pattern], "/w") is open
+
+
+# --- to name a file is not to want it gone -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "decision"),
+    [
+        ("summarise report.txt", "ask"),
+        ("look at report.txt and tell me what it says", "ask"),
+        ("delete report.txt", "allow"),
+        ("Bitte lösche report.txt", "allow"),
+        ("удали report.txt", "allow"),
+        ("删除 report.txt", "allow"),
+        ("please remove other.txt", "ask"),
+    ],
+)
+def test_f55_a_file_that_was_only_named_is_not_removed_on_the_instruction_of_a_page(said: str, decision: str) -> None:
+    class Bash:
+        name, description, schema = "bash", "", {"properties": {"command": {}}}
+        effect, timeout_s, untrusted, sink, capabilities = "unsafe", None, True, False, ("exec",)
+
+    policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
+    tainted = PolicyContext(tainted=True, read_user_texts=lambda: [said], cwd="/work")
+    assert policy.decide(Bash(), {"command": "rm report.txt"}, None, tainted).decision == decision  # type: ignore[arg-type]
