@@ -130,6 +130,27 @@ def test_a_trigger_is_added_shown_paused_and_removed(mainstay: Command) -> None:
     assert (again.returncode, again.stderr) == (1, "mainstay: there is no trigger 'morning'\n")
 
 
+def test_beside_a_process_that_owns_the_home_changes_are_its_operations(mainstay: Command) -> None:
+    with Serving(mainstay) as serving:
+        made = mainstay("trigger", "add", "morning", "Say good morning", "--cron", "0 9 * * *", "--timezone", "UTC")
+        assert (made.returncode, made.stderr.count("until")) == (0, 0), made.stderr
+        file = json.loads((mainstay.home / "events" / "morning.json").read_text())
+        assert file["workspace"] == "default", "the operation writes the workspace of its caller"
+        again = mainstay("trigger", "add", "morning", "Say good night", "--cron", "0 9 * * *")
+        assert "exists already; --force replaces it" in again.stderr
+        forced = mainstay("trigger", "add", "morning", "Say good night", "--cron", "0 9 * * *", "--force")
+        assert forced.returncode == 0, forced.stderr
+        assert mainstay("trigger", "pause", "morning").stdout == "morning: paused\n"
+        [listed] = mainstay.json("triggers", "list")["triggers"]
+        assert (listed["trigger"]["text"], listed["paused"]) == ("Say good night", True)
+        assert mainstay("trigger", "resume", "morning").returncode == 0
+        assert mainstay("trigger", "remove", "morning").returncode == 0
+        for word in ("remove", "pause", "resume"):
+            unknown = mainstay("trigger", word, "morning")
+            assert (unknown.returncode, unknown.stderr) == (1, "mainstay: there is no trigger 'morning'\n")
+        assert serving.end() == 0
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

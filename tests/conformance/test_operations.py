@@ -776,6 +776,11 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         request=lambda bench: home.ListWorkspaces(),
         result=lambda bench, value: value == {"workspaces": [MAIN, SPARE]},
     ),
+    home.CreateWorkspace: Scenario(
+        request=lambda bench: home.CreateWorkspace(name=SPARE),
+        result=lambda bench, value: value == {"name": SPARE},
+        after=lambda bench: _workspaces_are(bench, [MAIN, SPARE]),
+    ),
     home.RemoveWorkspace: Scenario(
         prepare=spare,
         request=lambda bench: home.RemoveWorkspace(name=SPARE),

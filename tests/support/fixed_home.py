@@ -23,6 +23,9 @@ class FixedHome:
     def workspace_names(self) -> Sequence[str] | None:
         return self._names
 
+    async def create_workspace(self, name: str) -> None:
+        raise InputRefused(f"the workspace {name!r} is fixed")
+
     async def remove_workspace(self, name: str) -> RemovedWorkspace:
         raise InputRefused(f"the workspace {name!r} is fixed")
 

@@ -124,6 +124,11 @@ def build_redactor(config: Config) -> Callable[[str], str]:
     return lambda text: redactor.redact(text)[0]
 
 
+async def record_workspace_creation(name: str, audit: AuditedHomeDatabase) -> None:
+    if audit.recorder is not None:
+        await audit.recorder.record("workspace.created", name, workspace=name)
+
+
 async def record_workspace_removal(name: str, audit: AuditedHomeDatabase) -> None:
     """Record the removal of a workspace, and reset its projections: a later workspace of the same name is read from the
     beginning of its journals."""

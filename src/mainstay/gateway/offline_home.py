@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from mainstay.agent.budget_report import build_budget_report
-from mainstay.agent.home_audit import open_home_audit, record_workspace_removal
+from mainstay.agent.home_audit import open_home_audit, record_workspace_creation, record_workspace_removal
 from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.agent.system_clock import SystemClock
 from mainstay.config.check_gateway import build_people
@@ -20,7 +20,7 @@ from mainstay.core.errors import HomeTaken
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.gateway.audited_people_store import AuditedPeopleStore
 from mainstay.gateway.people import People
-from mainstay.gateway.workspace_folders import list_workspace_names, move_to_removed, select_configs
+from mainstay.gateway.workspace_folders import create_workspace, list_workspace_names, move_to_removed, select_configs
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.execute import execute
 from mainstay.operations.operation import Operation
@@ -63,6 +63,11 @@ class OfflineHome:
 
     def workspace_names(self) -> Sequence[str]:
         return list_workspace_names(self._home, self._config)
+
+    async def create_workspace(self, name: str) -> None:
+        await create_workspace(self._home, self._config, name)
+        async with open_home_audit(self._home, self._config) as audit:
+            await record_workspace_creation(name, audit)
 
     async def remove_workspace(self, name: str) -> RemovedWorkspace:
         removed = await move_to_removed(self._home, self._config, self.people, name)

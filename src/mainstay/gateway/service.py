@@ -16,7 +16,12 @@ from mainstay import __version__
 from mainstay.agent.agent import Agent
 from mainstay.agent.agent_options import GatewayServices
 from mainstay.agent.budget_report import load_budget_report
-from mainstay.agent.home_audit import AuditedHomeDatabase, open_home_database, record_workspace_removal
+from mainstay.agent.home_audit import (
+    AuditedHomeDatabase,
+    open_home_database,
+    record_workspace_creation,
+    record_workspace_removal,
+)
 from mainstay.agent.home_budgets import HomeBudgets
 from mainstay.agent.home_error_reports import get_error_store, store_logged_errors
 from mainstay.agent.rate_limit_metrics import build_rate_limit_gauges
@@ -41,7 +46,12 @@ from mainstay.gateway.prometheus_metrics import budget_gauges, build_metrics_pag
 from mainstay.gateway.room_routing import ChannelRoutingSettings
 from mainstay.gateway.webhook_mounts import PathDispatcher, respond_unavailable
 from mainstay.gateway.workspace import Workspace
-from mainstay.gateway.workspace_folders import list_workspace_names, move_to_removed, select_configs
+from mainstay.gateway.workspace_folders import (
+    create_workspace,
+    list_workspace_names,
+    move_to_removed,
+    select_configs,
+)
 from mainstay.gateway.workspace_registry import AgentFactory, WorkspaceRegistry
 from mainstay.metering.rate_limiter import RateLimiterRegistry
 from mainstay.operations.caller import OWNER, Caller
@@ -373,6 +383,10 @@ class GatewayService:
 
     def workspace_names(self) -> list[str]:
         return self.workspaces.list_names()
+
+    async def create_workspace(self, name: str) -> None:
+        await create_workspace(self.workspaces.home, self.config, name)
+        await record_workspace_creation(name, self.audit)
 
     async def remove_workspace(self, name: str) -> RemovedWorkspace:
         removed = await move_to_removed(self.workspaces.home, self.config, self.people, name, self.workspaces.remove)

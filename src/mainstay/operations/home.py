@@ -34,6 +34,16 @@ class ListWorkspaces(Operation[WorkspaceList], frozen=True, kw_only=True):
     """List the workspaces that the caller may use."""
 
 
+class WorkspaceName(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+
+
+class CreateWorkspace(Operation[WorkspaceName], frozen=True, kw_only=True):
+    """Create an empty workspace."""
+
+    name: Name
+
+
 class RemoveWorkspace(Operation[RemovedWorkspace], frozen=True, kw_only=True):
     """Close a workspace and move its folder to `removed/`."""
 
@@ -66,6 +76,11 @@ async def list_workspaces(caller: Caller, request: ListWorkspaces) -> WorkspaceL
     return WorkspaceList(workspaces=sorted({home.main_workspace, *existing, *roles}))
 
 
+async def create_workspace(caller: Caller, request: CreateWorkspace) -> WorkspaceName:
+    await caller.home.create_workspace(request.name)
+    return WorkspaceName(name=request.name)
+
+
 async def remove_workspace(caller: Caller, request: RemoveWorkspace) -> RemovedWorkspace:
     return await caller.home.remove_workspace(request.name)
 
@@ -77,6 +92,12 @@ async def get_status(caller: Caller, request: GetStatus) -> ServerStatus:
 ENTRIES = (
     OperationEntry(request=WhoAmI, run=who_am_i, access="any", http=Route("GET", "/api/me")),
     OperationEntry(request=ListWorkspaces, run=list_workspaces, access="any", http=Route("GET", "/api/workspaces")),
+    OperationEntry(
+        request=CreateWorkspace,
+        run=create_workspace,
+        access="home",
+        http=Route("POST", "/api/workspaces", status=201),
+    ),
     OperationEntry(request=RemoveWorkspace, run=remove_workspace, access="home", interfaces=LOCAL),
     OperationEntry(request=GetStatus, run=get_status, access="home", http=Route("GET", "/api/status")),
 )

@@ -211,6 +211,10 @@ class Home(Protocol):
         """Every workspace there is; None: unknown, only those that people have roles in."""
         ...
 
+    async def create_workspace(self, name: str) -> None:
+        """Create an empty workspace. Raises InputRefused for an invalid name, and for one that exists."""
+        ...
+
     async def remove_workspace(self, name: str) -> RemovedWorkspace:
         """Close a workspace and move its folder away. Raises InputRefused for one that the configuration names."""
         ...

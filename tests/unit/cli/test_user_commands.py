@@ -359,7 +359,7 @@ def test_beside_a_server_everything_is_done_by_the_server(typed: Typed, owner: O
     assert owner._people.authenticate_key(token) is None, "at once"
     with pytest.raises(InputRefused, match="no person 'ben'"):
         typed("user", "remove", "ben", "--yes")
-    assert owner.done == ["AddPerson", "CreateKey", "RevokeKey", "RemovePerson"]
+    assert owner.done == ["CreateWorkspace", "AddPerson", "CreateKey", "RevokeKey", "RemovePerson"]
     out, _ = typed("workspace", "remove", "team", "--yes")
     assert owner.closed == ["team"]
     assert "lost their role in it: ann" in out

@@ -29,10 +29,12 @@ from mainstay.cli.commands.run import exit_code
 from mainstay.cli.parser.root import UsageError
 from mainstay.config.loader import load_config
 from mainstay.config.schema_skills_patterns_triggers import WebhookEntry
-from mainstay.core.errors import InputRefused, MainstayError
+from mainstay.core.errors import InputRefused, MainstayError, TriggerUnknown
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.triggers import Trigger, TriggerLog, TriggerRun, TriggerStatus, TriggerTarget
 from mainstay.lane.replies import find_reply
+from mainstay.operations.operation import Operation
+from mainstay.operations.triggers import AddTrigger, PauseTrigger, RemoveTrigger, ResumeTrigger
 from mainstay.store.home import prepare_home
 from mainstay.triggers.async_event_folder import AsyncEventFolder
 from mainstay.triggers.event_file_io import SUFFIX
@@ -184,10 +186,12 @@ def add(options: argparse.Namespace) -> int:
     location, _ = _load_webhooks(options)
     trigger = _build_trigger(options, location)
     check_is_future(trigger, SystemClock().now_ms())
-    folder = _open_folder(location, create=True)
-    if not options.force and os.path.lexists(f"{folder.path}/{trigger.name}{SUFFIX}"):
+    if not options.force and os.path.lexists(location.data / EVENTS_FOLDER / f"{trigger.name}{SUFFIX}"):
         raise InputRefused(f"the trigger {trigger.name!r} exists already; --force replaces it")
-    folder.write(trigger, replace=options.force)
+    if (remote := find_owner(location)) is not None:
+        run_async(remote.execute(_build_request(trigger, replace=options.force)))
+    else:
+        _open_folder(location, create=True).write(trigger, replace=options.force)
     due = (
         TriggerSchedule(trigger.schedule, trigger.timezone).next_after(SystemClock().now_ms())
         if trigger.schedule
@@ -204,7 +208,7 @@ def add(options: argparse.Namespace) -> int:
         print_note(
             f"see the answers with `mainstay chat --session {trigger.target.session}` or `mainstay trigger history`"
         )
-    if find_owner(location) is None:
+    if remote is None:
         print_note("it will not run until `mainstay serve`, `mainstay trigger serve` or a chat is running")
     return 0
 
@@ -233,6 +237,23 @@ def _build_trigger(options: argparse.Namespace, location: WorkspaceLocation) -> 
     )
 
 
+def _build_request(trigger: Trigger, *, replace: bool) -> AddTrigger:
+    return AddTrigger(
+        name=trigger.name,
+        kind=trigger.kind,
+        text=trigger.text,
+        session=trigger.target.session,
+        channel=trigger.target.channel,
+        room=trigger.target.room,
+        schedule=trigger.schedule,
+        timezone=trigger.timezone,
+        missed=trigger.missed,
+        jitter_s=trigger.jitter_s,
+        check=trigger.check,
+        replace=replace,
+    )
+
+
 def _format_local_time(at_ms: int, zone: str) -> str:
     """Return the time in the trigger's zone, and in this machine's if that differs."""
     target_time, local_time = (
@@ -253,23 +274,37 @@ def _find_local_zone() -> str:
 
 
 def remove(options: argparse.Namespace) -> int:
+    request = RemoveTrigger(name=options.name)
     return _apply_change(
-        options, lambda folder: folder.remove(options.name) or folder.remove_failed(options.name), REMOVED
+        options, request, lambda folder: folder.remove(options.name) or folder.remove_failed(options.name), REMOVED
     )
 
 
 def pause(options: argparse.Namespace) -> int:
-    return _apply_change(options, lambda folder: folder.pause(options.name), "paused")
+    return _apply_change(options, PauseTrigger(name=options.name), lambda folder: folder.pause(options.name), "paused")
 
 
 def resume(options: argparse.Namespace) -> int:
-    return _apply_change(options, lambda folder: folder.pause(options.name, False), "resumed")
+    return _apply_change(
+        options, ResumeTrigger(name=options.name), lambda folder: folder.pause(options.name, False), "resumed"
+    )
 
 
-def _apply_change(options: argparse.Namespace, change: Callable[[EventFolder], bool], done: str) -> int:
-    """Apply `change`, which returns False if there is no such trigger."""
+def _apply_change(
+    options: argparse.Namespace, request: Operation[None], change: Callable[[EventFolder], bool], done: str
+) -> int:
+    """Run `request` in the process that owns the home; without one, apply `change` to the files: it returns False if
+    there is no such trigger."""
     location, webhooks = _load_webhooks(options)
-    if not change(_open_folder(location)):
+    try:
+        if (remote := find_owner(location)) is not None:
+            run_async(remote.execute(request))
+            exists = True
+        else:
+            exists = change(_open_folder(location))
+    except TriggerUnknown:
+        exists = False
+    if not exists:
         hint = f"; {options.name} is a webhook: change it in mainstay.yaml" if options.name in webhooks else ""
         raise InputRefused(f"there is no trigger {options.name!r}{hint}")
     if options.json:

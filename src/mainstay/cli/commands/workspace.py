@@ -12,11 +12,13 @@ from mainstay.cli.commands.output import format_time, print_json, print_table
 from mainstay.cli.commands.plugin_mcp_helpers import confirm
 from mainstay.cli.commands.user import load_home
 from mainstay.config.schema import Config
+from mainstay.core.errors import HomeTaken
 from mainstay.core.outcome_text import format_count
 from mainstay.gateway.home_client import execute_on_home
 from mainstay.gateway.workspace_folders import check_removable, create_workspace, list_workspace_folders
-from mainstay.operations.home import RemoveWorkspace
+from mainstay.operations.home import CreateWorkspace, RemoveWorkspace
 from mainstay.operations.people import ListPeople
+from mainstay.store.home import workspace_folder
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
@@ -50,15 +52,22 @@ def _format_size(size: int) -> str:
 
 def create(options: argparse.Namespace) -> int:
     config, location = load_home(options)
-    folder = run_async(create_workspace(location.data, config, options.name))
+    run_async(_create_workspace(config, location, options.name))
     if options.json:
-        print_json({"ok": True, "name": options.name, "folder": str(folder)})
+        print_json({"ok": True, "name": options.name, "folder": str(workspace_folder(location.data, options.name))})
     else:
         print(f"{options.name} was created")
         print_note(
             f"start with `mainstay chat --workspace {options.name}`; configure it under `workspaces` in mainstay.yaml"
         )
     return 0
+
+
+async def _create_workspace(config: Config, location: WorkspaceLocation, name: str) -> None:
+    try:
+        await execute_on_home(config, location.data, CreateWorkspace(name=name))
+    except HomeTaken:  # by a chat, which has one workspace open: a new folder does not concern it
+        await create_workspace(location.data, config, name)
 
 
 def remove(options: argparse.Namespace) -> int:
