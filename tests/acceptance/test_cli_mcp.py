@@ -111,6 +111,11 @@ def outcomes(mainstay: Command, session: str) -> list[str]:
     return [one["outcome"]["type"] for one in records if one["kind"] == "TurnEnded"]
 
 
+def changes(mainstay: Command, session: str) -> list[Any]:
+    records = mainstay.json("session", "records", session)["records"]
+    return [one for one in records if one["kind"] == "SessionChanged"]
+
+
 def wait_for(true: Any) -> None:
     until = time.monotonic() + WAIT_S
     while not true():
@@ -222,6 +227,32 @@ async def test_rules_in_the_memory_of_the_owner_are_removed_with_a_server(mainst
         assert json.loads(kept.read_text()) == ["read"]
         assert (await asyncio.to_thread(mainstay, "approvals", "revoke", "read")).returncode == 0
         assert json.loads(kept.read_text()) == [], "it writes what it has in mind"
+
+
+async def test_a_host_cannot_move_a_session_of_the_owner_to_its_folder_or_model(
+    mainstay: Command, tmp_path: Path
+) -> None:
+    mainstay.folder = tmp_path / "project"
+    mainstay.folder.mkdir()
+    assert mainstay("run", "--session", "mine", "hello").returncode == 0
+    files = list(mainstay.home.rglob("folder"))
+    before = {file: file.read_text() for file in files}
+    assert [Path(text.strip()) for text in before.values()] == [mainstay.folder.resolve()]
+    settings = changes(mainstay, "mine")
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    command, *arguments = mainstay.argv("mcp", "--model", "openai/other-model")
+    server = StdioServerParameters(command=command, args=arguments, env=mainstay.env, cwd=other)
+    async with Client(stdio_client(server, errlog=sys.__stderr__), read_timeout_seconds=WAIT_S) as theirs:
+        answer = await theirs.call_tool("run", {"session": "mine", "prompt": "go on"})
+        assert not answer.is_error
+        assert not (await theirs.call_tool("run", {"session": "new", "prompt": "begin"})).is_error
+    assert {file: file.read_text() for file in files} == before
+    assert outcomes(mainstay, "mine") == ["Answered", "Answered"]
+    assert changes(mainstay, "mine") == settings
+    assert "openai/other-model" in json.dumps(changes(mainstay, "new")), "a new session has the model of the command"
+    texts = {Path(file.read_text().strip()) for file in mainstay.home.rglob("folder")}
+    assert other.resolve() in texts, "a new session works where the host is"
 
 
 async def test_steering_an_unknown_session_starts_no_session(mainstay: Command) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from functools import cached_property
@@ -135,6 +136,11 @@ class AgentClient(ABC):
         from mainstay.operations.errors_and_audit import ListProblems
 
         return (await self.execute(ListProblems())).problems
+
+    async def troubles(self) -> list[str]:
+        """Deprecated name of `problems`."""
+        warnings.warn("agent.troubles() is deprecated: use agent.problems()", DeprecationWarning, stacklevel=2)
+        return await self.problems()
 
     async def budget(self) -> BudgetReport:
         """Return what was spent in the home, and how much of each budget of this workspace is used; through the socket

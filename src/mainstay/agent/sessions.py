@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mainstay.context.compiler import ContextView
 from mainstay.core.errors import SessionUnknown
+from mainstay.core.events import Event, TurnEnded
 from mainstay.core.journal import Record, ReplayResult
 from mainstay.core.ports import SessionInfo
 from mainstay.operations import sessions as operations
@@ -49,6 +52,22 @@ class Sessions:
         except SessionUnknown:
             return []
         return records
+
+    async def turn(self, key: str, number: int, *, after: int = 0) -> AsyncIterator[Event]:
+        """Yield the durable events of one turn, as its watchers got them: a rejected answer without its text. `after`:
+        start after this record."""
+        from mainstay.lane.draft_filter import DraftFilter
+
+        draft_filter = DraftFilter()
+        while page := await self.records(key, after=after):
+            for record in page:
+                event = msgspec.structs.replace(record.event, session=key, sequence=record.seq)
+                for released in draft_filter.push_event(event):
+                    if released.turn == number:
+                        yield released
+                if isinstance(record.event, TurnEnded) and record.event.turn == number:
+                    return
+            after = page[-1].seq
 
     async def archive(self, key: str) -> None:
         """Refuse prompts from now on. Its data stays; background commands are stopped."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from mainstay.core.audit import acting_person
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MainstayError, SessionUnknown
-from mainstay.core.messages import Text
 from mainstay.core.people import ROLE_SCOPES, Person, Principal
 from mainstay.core.ports import SessionInfo
 from mainstay.gateway.workspace import Workspace
@@ -14,9 +15,11 @@ from mainstay.lane.approvals import PendingApproval
 from mainstay.operations.approvals import OWNER_ONLY, Approve, Deny, ListApprovals
 from mainstay.operations.caller import Caller, NotAllowed, load_session_info
 from mainstay.operations.execute import authorise, execute
-from mainstay.operations.input_submission import abort_turn, steer_turn
+from mainstay.operations.operation import Operation
+from mainstay.operations.turns import Abort, Steer, TextInput
 from mainstay.trust.guards.line_escaping import one_line
 
+R = TypeVar("R")
 COMMAND_NAMES = ("stop", "steer", "status", "new", "approve", "deny", "help")
 REASON_CHARS_MAX = 500
 HELP_TEXT = """\
@@ -63,7 +66,7 @@ async def run_command(command: SlashCommand, context: CommandContext) -> str | N
     a StoreError if the command was not carried out."""
     match command.name:
         case "stop":
-            return "Stopped." if await abort_turn(context.workspace.current, context.session) else "Nothing is running."
+            return await _run_stop(context)
         case "steer":
             return await _run_steer(command.arguments, context)
         case "status":
@@ -83,6 +86,14 @@ async def _find_session_info(context: CommandContext) -> SessionInfo | None:
         return None
 
 
+async def _run_stop(context: CommandContext) -> str:
+    try:
+        result = await _execute(context, Abort(session=context.session))
+    except SessionUnknown:
+        return "Nothing is running."
+    return "Stopped." if result.aborted else "Nothing is running."
+
+
 async def _run_steer(text: str, context: CommandContext) -> str | None:
     if not text:
         return "Add the text, for example: `/steer in French, please`"
@@ -90,8 +101,7 @@ async def _run_steer(text: str, context: CommandContext) -> str | None:
     if info is None or not info.unfinished:
         return None
     try:
-        runtime = await context.workspace.runtime()
-        await steer_turn(runtime, context.session, (Text(text),), id=context.message_id, sender=context.person.name)
+        await _execute(context, Steer(session=context.session, parts=(TextInput(text),), id=context.message_id))
     except InputRefused as error:
         return to_sentence(error)
     return "Steering…"
@@ -126,6 +136,15 @@ class RoomCaller(Caller):
 
     def session_name(self, key: str) -> str | None:
         return key if self.can_see_all or key == self._room_session else None
+
+
+async def _execute(context: CommandContext, operation: Operation[R]) -> R:
+    """Run an operation as the sender of a command."""
+    acting = acting_person.get()
+    try:
+        return await execute(RoomCaller(context), operation)
+    finally:
+        acting_person.set(acting)  # the same task handles messages of other people
 
 
 async def _answer_approval(command: SlashCommand, context: CommandContext) -> str:

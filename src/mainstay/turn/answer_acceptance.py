@@ -36,20 +36,20 @@ class AnswerAcceptance:
 
         An answer that was given because a limit was reached is not judged: there is no further attempt.
         """
-        turn, means = self._session.open_turn, self._dependencies
+        turn, dependencies = self._session.open_turn, self._dependencies
         assert turn is not None
         parts = self._session.messages[-1].parts
         if is_filtered_away(parts):
             return Failed(turn.wording.answer_filtered, turn=turn.turn, step=turn.step)
-        problem = means.validate_answer(parts_text(parts)) if means.validate_answer is not None else None
+        problem = dependencies.validate_answer(parts_text(parts)) if dependencies.validate_answer is not None else None
         if problem is None:
             return (
                 Exhausted(reached_limit)
                 if reached_limit is not None
-                else await _conclude_judged(self._environment, self._session, means)
+                else await _conclude_judged(self._environment, self._session, dependencies)
             )
         self._rejections += 1
-        if self._rejections >= means.limits.output_attempts_max:
+        if self._rejections >= dependencies.limits.output_attempts_max:
             return Failed(f"no answer of the wanted shape came: {problem}", turn=turn.turn, step=turn.step)
         self._environment.recorder.record_nowait(_build_correction(turn, problem), flush_soon=True)
         return None

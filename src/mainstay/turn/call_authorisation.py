@@ -47,14 +47,14 @@ class TurnScope(msgspec.Struct, frozen=True):
 
 def authorise_call(scope: TurnScope, call: ToolCall) -> CheckedCall:
     """Decide whether the call may run, by its arguments, the policy and a person's answer."""
-    turn, means = scope.turn, scope.dependencies
-    prepared = means.tools.prepare(call)
+    turn, dependencies = scope.turn, scope.dependencies
+    prepared = dependencies.tools.prepare(call)
     if isinstance(prepared, ToolResult):
         return CheckedCall(call, prepared)
     context = _build_tool_context(scope, call)
     if isinstance(prepared.tool, ClientToolAdapter):
         return _authorise_client_call(scope, call, prepared, context)
-    policy = means.trust.policy
+    policy = dependencies.trust.policy
     if policy is None or call.id in turn.started_calls:  # a call that was started had been authorised
         return CheckedCall(call, prepared, context)
     answer = _find_answer(turn, call)
@@ -63,7 +63,7 @@ def authorise_call(scope: TurnScope, call: ToolCall) -> CheckedCall:
             return CheckedCall(call, error_result(call, refusal), answer=answer)
         if answer.input is not None:
             input = encode_catalogue_call(prepared.tool.name, answer.input) if prepared.inner_input else answer.input
-            prepared = means.tools.prepare(msgspec.structs.replace(call, input=input))
+            prepared = dependencies.tools.prepare(msgspec.structs.replace(call, input=input))
             if isinstance(prepared, ToolResult):
                 return CheckedCall(call, prepared, answer=answer)
     verdict = policy.decide(prepared.tool, prepared.arguments, context, _build_policy_context(scope))
@@ -129,17 +129,17 @@ def _emit_tool_event(scope: TurnScope, event: Event) -> None:
 
 
 def _build_policy_context(scope: TurnScope) -> PolicyContext:
-    session, means = scope.session, scope.dependencies
+    session, dependencies = scope.session, scope.dependencies
     return PolicyContext(
         session=session.key,
         person=session.person,
-        tainted=is_tainted(session, means),
+        tainted=is_tainted(session, dependencies),
         has_private_content=session.private,
         read_user_texts=session.typed_texts,
-        cwd=means.trust.cwd(session.key),
+        cwd=dependencies.trust.cwd(session.key),
         is_sub_agent=session.spawned is not None,
-        is_own_file=partial(means.trust.is_own_file, session.key),
-        skill_restrictions=means.trust.skill_restrictions(scope.turn.skill_headers) if scope.turn.skill_headers else (),
+        is_own_file=partial(dependencies.trust.is_own_file, session.key),
+        skill_restrictions=dependencies.trust.skill_restrictions(scope.turn.skill_headers) if scope.turn.skill_headers else (),
     )
 
 
@@ -148,7 +148,7 @@ def _build_policy_context(scope: TurnScope) -> PolicyContext:
 
 def build_approval_request(scope: TurnScope, checked: CheckedCall) -> ApprovalAsked:
     """Build the approval request, bound by a digest to this exact call."""
-    call, verdict, turn, means = checked.call, checked.approval_verdict, scope.turn, scope.dependencies
+    call, verdict, turn, dependencies = checked.call, checked.approval_verdict, scope.turn, scope.dependencies
     assert verdict is not None
     assert isinstance(checked.prepared, PreparedCall)
     digest = compute_call_digest(call)
@@ -159,9 +159,9 @@ def build_approval_request(scope: TurnScope, checked: CheckedCall) -> ApprovalAs
         checked.prepared.inner_input or call.input,
         why=verdict.reason,
         digest=digest,
-        expires=means.trust.now_ms() + round(means.limits.approval_expires_s * 1000),
+        expires=dependencies.trust.now_ms() + round(dependencies.limits.approval_expires_s * 1000),
         always=verdict.always_rule,
-        where=means.trust.cwd(scope.session.key),
+        where=dependencies.trust.cwd(scope.session.key),
         client=isinstance(checked.prepared.tool, ClientToolAdapter),
         turn=turn.turn,
         step=turn.step,

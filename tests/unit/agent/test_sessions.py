@@ -82,6 +82,26 @@ def test_a_long_name_is_shortened_in_the_middle_on_a_terminal_and_nowhere_else(
     assert names == {just, f"{long[:29]}…{long[-30:]}"}
 
 
+async def test_the_events_of_one_turn_can_be_read_again(home: Any) -> None:
+    async with Agent(ScriptedProvider(echo), home=home) as agent:
+        for word in ("one", "two", "three"):
+            await agent.run("s", word)
+        events = [event async for event in agent.sessions.turn("s", 2)]
+        assert {event.turn for event in events} == {2}
+        assert {event.session for event in events} == {"s"}
+        assert [event.parts[0].text for event in events if isinstance(event, MessageAdded)] == ["re: two"]
+        assert [type(event).__name__ for event in events][-1] == "TurnEnded"
+        later = [event async for event in agent.sessions.turn("s", 2, after=events[0].sequence)]
+        assert later == events[1:]
+        assert [event async for event in agent.sessions.turn("missing", 1)] == []
+
+
+async def test_the_old_name_of_problems_warns() -> None:
+    async with Agent(ScriptedProvider(echo), home=":memory:") as agent:
+        with pytest.warns(DeprecationWarning, match="problems"):
+            assert await agent.troubles() == await agent.problems()
+
+
 async def test_reading_about_a_session_does_not_make_it(home: Any) -> None:
     async with Agent(ScriptedProvider(echo), home=home) as agent:
         for call in (

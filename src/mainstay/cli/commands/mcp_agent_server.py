@@ -24,6 +24,7 @@ from mainstay.cli.commands.agent_setup import (
 )
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import ApprovalAsked, Event
+from mainstay.core.ports import SessionInfo
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.gateway.home_socket import RemoteAgent
 from mainstay.operations.operation import Operation
@@ -94,9 +95,12 @@ class LazyHomeAgent:
         agent = await self._get_agent()
         assert self._setup is not None, "the agent is open"
         if isinstance(operation, Prompt):
-            await _refuse_paused_session(agent, operation.session)
-            await apply_requested_model(self._setup, agent, operation.session)
-            await set_working_folder(self._setup, agent, operation.session)
+            info = await _find_session(agent, operation.session)
+            if info is None:  # an existing session keeps its model and folder: the host may be driven by a model
+                await apply_requested_model(self._setup, agent, operation.session)
+                await set_working_folder(self._setup, agent, operation.session)
+            elif info.approval is not None and info.approval.expires > SystemClock().now_ms():
+                raise InputRefused(_describe_paused_session(info.approval))  # the host would wait as long
         async with closing_stream(agent.open_stream(operation)) as events:
             async for event in events:
                 yield event
@@ -132,11 +136,12 @@ class LazyHomeAgent:
             return self._agent
 
 
-async def _refuse_paused_session(agent: AgentClient, session: str) -> None:
-    """Raise InputRefused if the session waits for approval: the prompt, and with it the host, would wait as long."""
+async def _find_session(agent: AgentClient, session: str) -> SessionInfo | None:
     try:
-        approval = (await agent.sessions.get(session)).approval
+        return await agent.sessions.get(session)
     except SessionUnknown:
-        return
-    if approval is not None and approval.expires > SystemClock().now_ms():
-        raise InputRefused("\n".join((PROMPT_REFUSED, *format_approval(approval), *format_shell_hints(approval))))
+        return None
+
+
+def _describe_paused_session(approval: ApprovalAsked) -> str:
+    return "\n".join((PROMPT_REFUSED, *format_approval(approval), *format_shell_hints(approval)))
