@@ -1,4 +1,4 @@
-# Functions as tools: the schema comes from the type hints and the docstring, and each tool declares its effect.
+# Functions as tools: the schema comes from the type hints and the docstring; each tool declares its effect and its flow.
 # Prints every tool result, then the answer as structured output.
 
 import asyncio
@@ -10,7 +10,7 @@ from mainstay import Agent, ToolFinished, TurnEnded, tool
 PRICES = {"apple": 0.5, "melon": 3.0}
 
 
-@tool(effect="pure")  # no side effect: may run again, and concurrently
+@tool(effect="pure", sink=False)  # no side effect: may run again, and concurrently; it sends nothing out
 def price(fruit: str) -> float:
     """What one piece of a fruit costs, in euros.
 
@@ -20,7 +20,7 @@ def price(fruit: str) -> float:
     return PRICES[fruit]
 
 
-@tool  # no declared effect: `unsafe`, never runs twice for one call
+@tool(untrusted=False, sink=True)  # `unsafe`, never runs twice for one call; its result is our own text
 async def order(fruit: str, count: int) -> str:
     """Order some fruit."""
     return f"ordered {count} x {fruit}"

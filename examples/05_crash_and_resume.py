@@ -17,13 +17,13 @@ def work(name: str) -> str:
     return "done"
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", untrusted=False, sink=True)
 def save_note(text: str) -> str:
     """Save a note. Saving it twice is saving it once."""
     return work("save_note")
 
 
-@tool
+@tool(untrusted=False, sink=True)
 def charge(euros: int) -> str:
     """Charge the customer's card."""
     return work("charge")

@@ -7,7 +7,7 @@ import os
 from mainstay import Agent, tool
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def today() -> str:
     """What day it is."""
     return "Tuesday"

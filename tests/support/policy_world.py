@@ -35,6 +35,7 @@ class Plain:
         self.sink = sink
         self.effect: Effect = effect
         self.origin = origin
+        self.runs_in_sandbox = "exec" in capabilities
         self.schema: dict[str, Any] = {"properties": {"command": {}} if "exec" in capabilities else {}}
 
     def parse(self, input: str) -> Any:

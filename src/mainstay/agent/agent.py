@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeGuard, TypeVar, get_args
 
 import msgspec
 
 from mainstay.agent.agent_options import AgentOptions, ApiKey, GatewayServices
 from mainstay.agent.client import AgentClient, PromptInput
 from mainstay.agent.structured_output import OutputSchema
-from mainstay.config.schema import Config, default_home, resolve_data_folder
+from mainstay.config.schema import Config, TrustMode, default_home, resolve_data_folder
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
 from mainstay.core.events import Event, Lagged
 from mainstay.core.input_envelope import to_parts
@@ -48,7 +48,8 @@ class Agent(AgentClient):
     `model` is "<provider>/<model>" or a Provider; `home` is the folder in which it stores everything (":memory:"
     stores nothing); `config` holds every setting that has no argument here, and defaults to the home's
     `mainstay.yaml`; `judges` are functions that score answers, or `mainstay.Judge`s, in addition to the configured
-    ones; `store` keeps the sessions instead of the configured store, and is opened and closed with the agent.
+    ones; `store` keeps the sessions instead of the configured store, and is opened and closed with the agent;
+    `trust="open"` switches information flow control off.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Agent(AgentClient):
         config: Config | None = None,
         judges: Sequence[AgentJudge] = (),
         store: Store | None = None,
+        trust: TrustMode | None = None,
     ) -> None:
         if not (model is None or isinstance(model, str) or hasattr(model, "stream")):
             raise ConfigError(f"model={model!r} is neither a name like 'openai/gpt-4.1-mini' nor a Provider")
@@ -88,6 +90,9 @@ class Agent(AgentClient):
                 f"store={store!r} is not a Store: it lacks some of its methods (mainstay.core.ports.Store)"
             )
         self._store = store
+        if trust not in (None, *get_args(TrustMode)):
+            raise ConfigError(f"trust={trust!r} must be one of {', '.join(map(repr, get_args(TrustMode)))}")
+        self._trust = trust
         self._gateway: GatewayServices | None = None
         self._open_agent: OpenAgent | None = None
         self._open_task: asyncio.Future[OpenAgent] | None = None
@@ -238,6 +243,8 @@ class Agent(AgentClient):
         config = self._config
         if config is None:
             config = Config() if in_memory else _load_home_config(home)
+        if self._trust is not None:
+            config = msgspec.structs.replace(config, trust=self._trust)
         from mainstay.agent.agent_builder import open_agent  # not needed by an agent that is never opened
 
         data_folder = None if in_memory else resolve_data_folder(home, config)

@@ -58,6 +58,7 @@ from mainstay.operations.runtime_protocols import SkillInfo
 from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
 from mainstay.trust.guards.guardrails import Guardrails
 from mainstay.trust.policy import Policy
+from mainstay.trust.tool_declaration import apply_declarations
 from mainstay.turn.dependencies import TrustServices
 from mainstay.turn.toolbox import Toolbox
 
@@ -422,7 +423,8 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
                 tools += tuple(tool for tool in source.tools if tool.name not in names)
         if self.external_tools is not None:
             tools += self.external_tools.select_tools(self.policy, (*tools, *memory_tools))
-        return filter_by_name(tools, self.workspace.config.tools.only)
+        settings = self.workspace.config.tools
+        return apply_declarations(filter_by_name(tools, settings.only), settings.declare)
 
     def list_contributors(self, tools: Sequence[Tool]) -> tuple[ContextContributor, ...]:
         """Return what adds to the contexts of an agent with these tools."""

@@ -358,6 +358,7 @@ def build_server_config(name: str, entry: McpEntry, environment: ExternalToolEnv
             write=tuple(_resolve_path(path, environment) for path in entry.write),
         ),
         confined=entry.confined and environment.sandbox is not environment.host_sandbox,
+        trusted=entry.trusted,
         protected=(os.path.realpath(environment.home),),
     )
 

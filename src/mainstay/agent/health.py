@@ -40,6 +40,8 @@ def check_rules(config: Config, home: Path) -> list[CheckFinding]:
     except ConfigError as error:
         return [CheckFinding("Folders", "FAIL", str(error), f"create it, or edit {home / FILE}")]
     found = [*(("Rules", warning) for warning in warnings), *misspelled]
+    if config.trust == "open":
+        found.append(("Trust", "trust is open: content from outside may send data anywhere and change anything"))
     return [CheckFinding(check, "warn", warning, f"edit {home / FILE}") for check, warning in found]
 
 

@@ -162,7 +162,14 @@ def build_policy(
         protects_deletions=sandbox is not None and sandbox.can_protect_deletions,
     )
     people = {name: _build_person_rules(rules) for name, rules in settings.people.items()}
-    policy = Policy(workspace, people=people, grants=allow_rules.rules, confinement=confinement, is_guest=is_guest)
+    policy = Policy(
+        workspace,
+        people=people,
+        grants=allow_rules.rules,
+        confinement=confinement,
+        is_guest=is_guest,
+        controls_flow=config.trust == "labelled",
+    )
     allow_rules.subscribe(policy.replace_grants)
     return policy
 

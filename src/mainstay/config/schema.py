@@ -27,6 +27,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.core.provider_manifest import ProviderSettings
 from mainstay.core.settings import ConfigSection, Count
+from mainstay.trust.tool_declaration import ToolDeclaration
 
 FILE = "mainstay.yaml"
 LOCAL_EMBEDDINGS = "local"  # the embedding model of the extra `memory`
@@ -38,6 +39,9 @@ _SECRET_VARIABLE = re.compile(r"(?:API_?KEY|ACCESS_?KEY|TOKEN|SECRET|PASSWORD|PA
 _NOT_IN_ALL = ", ".join(f"`{name}`" for name in BUILT_IN_TOOLS if name not in TOOL_GROUPS["all"])
 
 Price = Annotated[float, Meta(ge=0)]
+
+
+TrustMode = Literal["labelled", "open"]
 
 
 class ModelEntry(ConfigSection, frozen=True, kw_only=True):
@@ -102,6 +106,14 @@ class ToolSettings(ConfigSection, frozen=True, kw_only=True):
             "blocks all others)."
         ),
     ] = ()
+
+    declare: Annotated[
+        dict[str, ToolDeclaration],
+        Meta(
+            description="What tools do that you cannot edit, by tool name: `send_mail: {sink: [to]}`. "
+            "It replaces the tool's own declaration."
+        ),
+    ] = {}
 
 
 class PersonRuleSettings(ConfigSection, frozen=True, kw_only=True):
@@ -369,6 +381,13 @@ class Config(ConfigSection, frozen=True, kw_only=True):
     policy: Annotated[PolicySettings, Meta(description="Rules for tool calls: allow, ask for approval, deny.")] = (
         PolicySettings()
     )
+    trust: Annotated[
+        TrustMode,
+        Meta(
+            description="`labelled`: content from outside is labelled, and calls that would send it out or act on it "
+            "need approval. `open`: no information flow control; rules, guards and the sandbox still apply."
+        ),
+    ] = "labelled"
     guards: Annotated[
         GuardSettings,
         Meta(description="Guardrails: prompt injection in inputs and tool results, secrets and PII in answers."),

@@ -91,6 +91,13 @@ class McpEntry(ConfigSection, frozen=True, kw_only=True):
         bool,
         Meta(description="Run a server on this machine in the sandbox; false: it has all your permissions."),
     ] = True
+    trusted: Annotated[
+        bool,
+        Meta(
+            description="Believe the server's hints about its tools: one that only reads (`readOnlyHint`) in a closed "
+            "world (`openWorldHint: false`) needs no approval. Results are untrusted content all the same."
+        ),
+    ] = False
 
     @staticmethod
     def convert_raw(raw: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,9 @@ class Tool(Protocol):
     """A function that the model may call. `parse` decodes JSON or raises `BadArguments`; `run` may raise anything.
 
     Optional members: `origin` (the plugin, MCP server or backend that the tool comes from, see core/tool_ports),
-    `reach(arguments, context)` (the destinations of one call), `wanted() -> bool` (False: do not offer it now).
+    `reach(arguments, context)` (the destinations of one call), `undeclared` (which of `untrusted` and `sink` are
+    assumptions, because the developer declared nothing), `runs_in_sandbox` (its commands run in the agent's sandbox),
+    `wanted() -> bool` (False: do not offer it now).
     """
 
     name: str

@@ -10,6 +10,8 @@ import msgspec
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
 
+MCP_PREFIX = "mcp:"  # prefix of the origin and the destination of an MCP server's tools: `mcp:SERVER/TOOL`
+
 # --- effects of a call ---------------------------------------------------------------------------
 
 
@@ -23,6 +25,12 @@ class CallDestinations(msgspec.Struct, frozen=True, kw_only=True):
     leaves_workspace: bool = False  # data would leave the workspace: network, messages, uploads
     destinations: tuple[str, ...] = ()  # as the call names them; those that the user named need no approval
     description: str = ""  # a description for the approval request: "sends a message to ops"
+
+
+def undeclared_fields(tool: Tool) -> tuple[str, ...]:
+    """Return which of `untrusted` and `sink` the developer of a tool did not declare."""
+    fields: tuple[str, ...] = getattr(tool, "undeclared", ())
+    return fields
 
 
 # --- files ---------------------------------------------------------------------------------------

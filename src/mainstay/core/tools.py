@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import json
 import re
+import types
 import typing
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import date, time, timedelta
 from functools import partial
+from numbers import Number
 from typing import Any, NoReturn, Protocol, TypeVar, overload
 
 import msgspec
@@ -30,7 +34,11 @@ class BadArguments(Exception):
 
 
 class FunctionTool:
-    """A tool made from a Python function. Calling it calls the function."""
+    """A tool made from a Python function. Calling it calls the function.
+
+    `untrusted` and `sink` are what information flow control assumes, `undeclared` names those of the two that the
+    developer did not declare: then results are untrusted, unless their type cannot carry words, and calls are sinks.
+    """
 
     def __init__(
         self,
@@ -40,8 +48,8 @@ class FunctionTool:
         description: str | None = None,
         effect: Effect = "unsafe",
         timeout_s: float | None = None,
-        untrusted: bool = False,
-        sink: bool | Sequence[str] = False,
+        untrusted: bool | None = None,
+        sink: bool | Sequence[str] | None = None,
         capabilities: Sequence[str] = (),
         reconcile: ToolFunction | None = None,
     ) -> None:
@@ -63,8 +71,10 @@ class FunctionTool:
             )
         self.effect: Effect = "reconcile" if reconcile is not None else effect
         self.timeout_s = timeout_s
-        self.untrusted = untrusted
-        self.sink = sink if isinstance(sink, bool) else tuple(sink)
+        declared: dict[str, object] = {"untrusted": untrusted, "sink": sink}
+        self.undeclared = tuple(name for name, value in declared.items() if value is None)
+        self.untrusted = can_carry_words(_return_hint(function)) if untrusted is None else bool(untrusted)
+        self.sink: bool | tuple[str, ...] = True if sink is None else sink if isinstance(sink, bool) else tuple(sink)
         self.capabilities = tuple(capabilities)
         self._reconcile = reconcile
         self._is_async = inspect.iscoroutinefunction(function)
@@ -126,8 +136,8 @@ def tool(
     description: str | None = None,
     effect: Effect = "unsafe",
     timeout_s: float | None = None,
-    untrusted: bool = False,
-    sink: bool | Sequence[str] = False,
+    untrusted: bool | None = None,
+    sink: bool | Sequence[str] | None = None,
     capabilities: Sequence[str] = (),
     reconcile: ToolFunction | None = None,
 ) -> _ToolDecorator: ...
@@ -136,6 +146,10 @@ def tool(function: ToolFunction | None = None, /, **declared: Any) -> FunctionTo
 
     `pure`: no side effects; may run again, and concurrently. `idempotent`: may run again with the same key.
     `reconcile`: after a crash, `reconcile=fn` is called to find out what happened. `unsafe`: never runs twice.
+
+    `untrusted`: whether results contain text from outside (mail, web pages, files of others). `sink`: whether a call
+    sends data out or changes something that outlives the session; the names of its destination parameters, if it has
+    any (`sink=["to"]`). Without a declaration both are assumed.
     """
     if function is not None:
         return FunctionTool(function)
@@ -149,6 +163,34 @@ def render_result(value: object) -> str:
     if value is None:
         return ""
     return _encode_json(value).decode()
+
+
+# --- results -------------------------------------------------------------------------------------
+
+_WORDLESS_TYPES = (Number, date, time, timedelta, enum.Enum, type(None))
+
+
+def can_carry_words(hint: object) -> bool:
+    """Return False for a return type whose values cannot contain instructions: numbers, booleans, dates, enums, None,
+    and unions of these."""
+    if isinstance(hint, type):
+        return not issubclass(hint, _WORDLESS_TYPES)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return can_carry_words(arguments[0])
+    if origin is typing.Literal:
+        return False
+    if origin in (typing.Union, types.UnionType):
+        return any(can_carry_words(argument) for argument in arguments)
+    return hint is not None
+
+
+def _return_hint(function: ToolFunction) -> object:
+    """Return the annotation of the result; Any if there is none or it cannot be resolved."""
+    try:
+        return typing.get_type_hints(function, include_extras=True).get("return", Any)
+    except (NameError, TypeError, AttributeError):
+        return Any
 
 
 # --- arguments -----------------------------------------------------------------------------------

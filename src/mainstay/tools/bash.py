@@ -47,6 +47,7 @@ class BashTool(BuiltInTool):
     timeout_s: float | None = TIMEOUT_MAX_S + GRACE_S
     untrusted = True
     capabilities: tuple[str, ...] = ("exec",)
+    runs_in_sandbox = True
 
     def __init__(self, file_access: SessionFileAccess, sandbox: Sandbox, labels: FileLabelStore, network: bool) -> None:
         self._file_access = file_access

@@ -163,6 +163,7 @@ class ProcessTool(BuiltInTool):
     timeout_s: float | None = WAIT_MAX_S + 30.0
     untrusted = True
     capabilities: tuple[str, ...] = ("exec",)
+    runs_in_sandbox = True
 
     def __init__(self, processes: BackgroundProcesses) -> None:
         self._processes = processes

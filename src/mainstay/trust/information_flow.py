@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.tool_ports import CallDestinations
+from mainstay.core.tool_ports import MCP_PREFIX, CallDestinations, undeclared_fields
 from mainstay.trust.rule_patterns import compile_glob, normalise_path, path_matches, url_matches
 from mainstay.trust.tool_invocation import arguments_to_dict, iterate_texts
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 UNKNOWN_DESTINATION = "?"
 REMOVAL_ACTION = "removes or changes things"
 DESTINATION_PREFIX = "destination:"  # prefix of a grant that allows a destination
+TOOL_PREFIX = "tool:"  # prefix of the destination that stands for everything a tool may do that declares no sink
 _EGRESS_CAPABILITIES = ("net", "send")
 _DESTINATION_CHARS_MAX = 4000
 _OCCURRENCES_MAX = 2000  # occurrences of a destination in a text that are examined
@@ -69,6 +70,8 @@ def compute_reach(tool: Tool, arguments: object, context: ToolContext) -> CallDe
         return reach
     if not tool.sink:
         return CallDestinations()
+    if "sink" in undeclared_fields(tool):
+        return CallDestinations(sink=True, leaves_workspace=True, destinations=(f"{TOOL_PREFIX}{tool.name}",))
     outward = any(capability.partition(".")[0] in _EGRESS_CAPABILITIES for capability in tool.capabilities)
     values = arguments_to_dict(arguments)
     names = () if isinstance(tool.sink, bool) else tool.sink
@@ -290,6 +293,8 @@ def is_destination_allowed(destination: str, patterns: Iterable[str], cwd: str =
 
 
 def _pattern_allows(pattern: str, destination: str, cwd: str) -> bool:
+    if destination.startswith(MCP_PREFIX) and destination.startswith(f"{pattern}/"):
+        return True  # the pattern names the server: all of its tools
     if "://" in pattern:
         return url_matches(pattern, destination, broad=False)
     if "://" in destination:

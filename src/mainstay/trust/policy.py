@@ -6,6 +6,7 @@ says where data may go once untrusted content is in the conversation. Neither ov
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,13 +14,14 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.tool_ports import CallDestinations, tool_origin
+from mainstay.core.tool_ports import CallDestinations, tool_origin, undeclared_fields
 from mainstay.core.tools import parameter_names
 from mainstay.trust.command_patterns import escape_pattern
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import (
     DESTINATION_PREFIX,
     REMOVAL_ACTION,
+    TOOL_PREFIX,
     UNKNOWN_DESTINATION,
     SandboxGuarantees,
     asks_to_remove,
@@ -40,9 +42,12 @@ from mainstay.trust.rules import (
     is_undecidable,
     suggest_rule,
 )
+from mainstay.trust.tool_declaration import format_declaration_hint
 from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
 
 __all__ = ["Policy", "PolicyContext", "PolicyRules", "PolicyVerdict", "SandboxGuarantees", "SkillRestriction"]
+
+log = logging.getLogger("mainstay")
 
 READ_CAPABILITIES = frozenset(("fs.read", "memory.read"))
 CACHE_MAX = 4096
@@ -98,6 +103,7 @@ class _ToolPermissions(msgspec.Struct, frozen=True):
     refusal: PolicyVerdict | None  # denied whatever the arguments
     is_external: bool  # from a plugin, MCP server or backend: denied unless a rule names it
     can_run_commands: bool
+    confinement: SandboxGuarantees  # of its commands; those of a developer's own tool run on the host
     is_always_allowed: bool  # allowed without a check in an untainted conversation
 
 
@@ -105,7 +111,8 @@ class Policy:
     """The rules of one workspace, and the decision about each tool call.
 
     `people` are rules by user, which narrow those of the workspace. `grants` are permanent approvals: allow rules, or
-    `destination:…`. A guest may only use tools that read.
+    `destination:…`. A guest may only use tools that read. With `trust: open` (`controls_flow=False`) only rules
+    decide.
     """
 
     def __init__(
@@ -116,8 +123,11 @@ class Policy:
         grants: Sequence[str] = (),
         confinement: SandboxGuarantees,
         is_guest: Callable[[str], bool] | None = None,
+        controls_flow: bool = True,
     ) -> None:
         self.confinement = confinement
+        self.controls_flow = controls_flow
+        self._warned_tools: set[str] = set()  # undeclared tools whose first question was logged
         self._workspace_layer = RuleLayer(workspace)
         self._user_layers = {name: RuleLayer(rules) for name, rules in (people or {}).items()}
         for layer in (self._workspace_layer, *self._user_layers.values()):
@@ -163,7 +173,7 @@ class Policy:
         person = policy_context.person
         key = (id(tool), person, capabilities, bool(person) and self._is_guest(person))
         permissions = self._permissions.get(key) or self._build_permissions(key, tool)
-        careful = policy_context.tainted or policy_context.has_private_content
+        careful = self.controls_flow and (policy_context.tainted or policy_context.has_private_content)
         narrowing = policy_context.skill_restrictions
         if permissions.is_always_allowed and not careful and not narrowing:
             return ALLOWED
@@ -195,9 +205,10 @@ class Policy:
         )
         foreign = bool(tool_origin(tool))
         executes = can_run_commands(tool)
+        confinement = self.confinement if getattr(tool, "runs_in_sandbox", False) else SandboxGuarantees()
         has_rules = any(share.deny or share.ask or share.allow for share in shares)
-        free = not (has_rules or foreign or refused) and not (executes and not self.confinement.confined)
-        permissions = _ToolPermissions(tool, shares, grants, refused, foreign, executes, free)
+        free = not (has_rules or foreign or refused) and not (executes and not confinement.confined)
+        permissions = _ToolPermissions(tool, shares, grants, refused, foreign, executes, confinement, free)
         if len(self._permissions) >= CACHE_MAX:
             self._permissions.clear()
         self._permissions[key] = permissions
@@ -233,7 +244,7 @@ class Policy:
         return PolicyVerdict("allow", rule=matched.text if matched is not None else "")
 
     def _runs_on_host(self, permissions: _ToolPermissions, call: ToolInvocation) -> bool:
-        if not permissions.can_run_commands or self.confinement.confined:
+        if not permissions.can_run_commands or permissions.confinement.confined:
             return False
         return call.script is not None or "command" not in parameter_names(call.tool.schema)
 
@@ -245,9 +256,12 @@ class Policy:
         reach = compute_reach(call.tool, call.arguments, context)
         if call.script is not None:
             reach = _join_reaches(
-                reach, compute_script_reach(call.script, self.confinement, _start_folder(call), policy_context.cwd)
+                reach,
+                compute_script_reach(call.script, permissions.confinement, _start_folder(call), policy_context.cwd),
             )
-        guarded = self._should_protect_deletions(call, policy_context)
+        guarded = (
+            call.script is not None and policy_context.tainted and permissions.confinement.protects_deletions
+        )  # removals are held back under taint; checked paths are exempt by name, so that swapping a link gains nothing
         if not reach.sink or not (policy_context.tainted or reach.leaves_workspace):
             return ALLOWED_PROTECTED if guarded else ALLOWED
         allowed = self._allowed_destinations(policy_context.person)
@@ -274,9 +288,20 @@ class Policy:
             if len(unnamed) == 1 and is_destination_allowed(unnamed[0], (escape_pattern(unnamed[0]),))
             else ""
         )
+        if "sink" in undeclared_fields(call.tool):
+            self._warn_undeclared(call.tool)
         return PolicyVerdict(
             "ask", _explain_flow(reach, unnamed, policy_context), always_rule=always, protect_deletions=guarded
         )
+
+    def _warn_undeclared(self, tool: Tool) -> None:
+        if tool.name not in self._warned_tools:
+            self._warned_tools.add(tool.name)
+            log.warning(
+                "the tool %s needs approval because it does not declare where it sends data; declare it: %s",
+                tool.name,
+                format_declaration_hint(tool.name),
+            )
 
     def _allowed_destinations(self, person: str) -> tuple[str, ...]:
         user_layer = self._user_layers.get(person)
@@ -285,13 +310,6 @@ class Policy:
             *(user_layer.rules.destinations if user_layer else ()),
             *self._granted_destinations,
         )
-
-    def _should_protect_deletions(self, call: ToolInvocation, policy_context: PolicyContext) -> bool:
-        """Return True if removals must be held back, as under taint; checked paths are exempt by name.
-
-        By name, so that replacing a folder by a link meanwhile gains nothing.
-        """
-        return call.script is not None and policy_context.tainted and self.confinement.protects_deletions
 
 
 def _find_refusal(layer: RuleLayer, tool: Tool, capabilities: tuple[str, ...]) -> PolicyVerdict | None:
@@ -364,6 +382,12 @@ def _start_folder(call: ToolInvocation) -> str:
 def _explain_flow(reach: CallDestinations, unnamed: Sequence[str], policy_context: PolicyContext) -> str:
     content = "Content from outside" if policy_context.tainted else "Something private"
     action = f" It {reach.description}." if reach.description else ""
+    if undeclared := next((one for one in unnamed if one.startswith(TOOL_PREFIX)), ""):
+        name = undeclared.removeprefix(TOOL_PREFIX)
+        return (
+            f"{content} is in this conversation, and {name} does not declare whether it sends data out or changes "
+            f"something. If it does neither, declare that once: {format_declaration_hint(name)}."
+        )
     if not unnamed:
         return f"{content} is in this conversation, and this would carry it on or act on it.{action}"
     if all(destination == UNKNOWN_DESTINATION for destination in unnamed):

@@ -108,6 +108,7 @@ async def _show_status(chat: ChatSession, argument: str) -> SlashCommandResult:
             f"model    {escape_line(chat.model)} ({escape_line(chat.setup.discovered.reason)})",
             f"session  {escape_line(chat.session)}, {_format_session_size(standing)}, {doing}",
             f"home     {escape_line(str(chat.setup.home))}, workspace {escape_line(chat.setup.config.workspace)}",
+            *(["trust    open: no information flow control"] if chat.setup.config.trust == "open" else []),
         ]
     )
 

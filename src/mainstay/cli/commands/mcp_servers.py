@@ -156,7 +156,7 @@ def test_server(options: argparse.Namespace) -> int:
     print(f"{style_text('ok', 'green')}: {escape_line(options.name)} answered after {seconds:.1f} s")
     for tool in listing.tools:
         name = build_tool_name(slug, tool.name)
-        sink = ", sink" if server_reach(server, tool.hints).sink else ""
+        sink = ", sink" if server_reach(server, tool.name, tool.hints).sink else ""
         effect = effect_from_hints(tool.hints)
         print(f"  {style_text(name, 'bold')} ({effect}{sink}): {escape_line(tool.description, 200)}")
         if options.schemas:
@@ -207,7 +207,7 @@ def _build_tool_document(tool: ListedTool, server: McpServerConfig) -> dict[str,
         "name": tool.name,
         "description": tool.description,
         "effect": effect_from_hints(tool.hints),
-        "sink": server_reach(server, tool.hints).sink,
+        "sink": server_reach(server, tool.name, tool.hints).sink,
         "schema": tool.schema,
         "sha256": tool.hash,
     }

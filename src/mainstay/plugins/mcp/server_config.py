@@ -32,6 +32,7 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # the grants; of a remote server: hosts whose addresses may be private
     permissions: ProcessPermissions = ProcessPermissions()
     confined: bool = True  # False: its owner allows it to run outside of a sandbox
+    trusted: bool = False  # the owner believes the hints of its tools
     protected: tuple[str, ...] = ()  # paths that it never sees, even inside of a granted folder
 
     @property

@@ -11,7 +11,7 @@ import msgspec
 from mainstay.core.json_types import JsonObject
 from mainstay.core.ports import Effect, ToolContext
 from mainstay.core.tool_arguments import build_schema, parse_arguments
-from mainstay.core.tool_ports import CallDestinations
+from mainstay.core.tool_ports import MCP_PREFIX, CallDestinations
 from mainstay.io.json_schema import CompiledJsonSchema, parse_object_arguments
 from mainstay.plugins.mcp.data_types import ListedTool, McpAnswer, McpResourcePage, ToolHints
 from mainstay.plugins.mcp.errors import CallFailed
@@ -19,6 +19,7 @@ from mainstay.plugins.mcp.server_config import McpLimits, McpServerConfig, serve
 from mainstay.plugins.mcp.server_supervisor import ServerSupervisor
 
 TIMEOUT_MARGIN_S = 5.0
+NO_HINTS = ToolHints()
 
 
 class McpToolBase:
@@ -33,7 +34,7 @@ class McpToolBase:
         server = supervisor.server
         self.name = name
         self.description = description
-        self.origin = f"mcp:{server.name}"
+        self.origin = f"{MCP_PREFIX}{server.name}"
         self.capabilities: tuple[str, ...] = (
             f"mcp.{server_slug(server.name)}",
             *(("net",) if server.can_send_out else ()),
@@ -46,7 +47,7 @@ class McpToolBase:
         self._limits = limits
 
     def reach(self, arguments: object, context: ToolContext) -> CallDestinations:
-        return server_reach(self._supervisor.server)
+        return server_reach(self._supervisor.server, "resources")
 
     async def reconcile(self, arguments: object, context: ToolContext) -> str | None:
         return None  # MCP has no way to ask for the outcome of a call
@@ -70,7 +71,7 @@ class McpTool(McpToolBase):
         return parse_object_arguments(input, self._parameter_schema)
 
     def reach(self, arguments: object, context: ToolContext) -> CallDestinations:
-        return server_reach(self._supervisor.server, self.listed.hints)
+        return server_reach(self._supervisor.server, self.listed.name, self.listed.hints)
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> str:
         on_progress = _ProgressThrottle(context, self._limits.progress_s).report
@@ -128,21 +129,25 @@ def effect_from_hints(hints: ToolHints) -> Effect:
     return "idempotent" if hints.idempotent else "unsafe"
 
 
-def server_reach(server: McpServerConfig, hints: ToolHints | None = None) -> CallDestinations:
-    """Return what a call may reach. A local server without network sends nothing out. Only then are a tool's hints
-    believed: a false one gains it nothing that it could not do anyway."""
-    if not server.can_send_out:
-        if (hints is not None and hints.read_only) or not server.permissions.write:
-            return CallDestinations()
+def server_reach(server: McpServerConfig, tool: str, hints: ToolHints = NO_HINTS) -> CallDestinations:
+    """Return what a call of a tool may reach. A local server without network sends nothing out, and without folders to
+    write it changes nothing. Hints make a call a sink; only those of a trusted server make it none."""
+    destinations = (f"{MCP_PREFIX}{server.name}/{tool}",)
+    if server.trusted and hints.read_only and hints.open_world is False:
+        return CallDestinations()
+    if server.can_send_out:
+        location = "elsewhere" if not server.is_local else "with a way out"
+        effect = f"sends this to the MCP server {server.name}, which is {location}"
+        return CallDestinations(sink=True, leaves_workspace=True, destinations=destinations, description=effect)
+    if server.permissions.write and not (server.trusted and hints.read_only):
         effect = f"may change files, through the MCP server {server.name}"
-        return CallDestinations(sink=True, destinations=(f"mcp:{server.name}",), description=effect)
-    location = "elsewhere" if not server.is_local else "with a way out"
-    return CallDestinations(
-        sink=True,
-        leaves_workspace=True,
-        destinations=(f"mcp:{server.name}",),
-        description=f"sends this to the MCP server {server.name}, which is {location}",
-    )
+        return CallDestinations(sink=True, destinations=destinations, description=effect)
+    if hints.destructive or hints.open_world:
+        effect = f"is declared by the MCP server {server.name} as {'destructive' if hints.destructive else 'open'}"
+        return CallDestinations(
+            sink=True, leaves_workspace=bool(hints.open_world), destinations=destinations, description=effect
+        )
+    return CallDestinations()
 
 
 def attach_images(answer: McpAnswer, context: ToolContext) -> str:
