@@ -288,6 +288,7 @@ def test_f55_a_file_that_was_only_named_is_not_removed_on_the_instruction_of_a_p
     class Bash:
         name, description, schema = "bash", "", {"properties": {"command": {}}}
         effect, timeout_s, untrusted, sink, capabilities = "unsafe", None, True, False, ("exec",)
+        runs_in_sandbox = True
 
     policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
     tainted = PolicyContext(tainted=True, read_user_texts=lambda: [said], cwd="/work")
