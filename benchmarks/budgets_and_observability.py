@@ -30,7 +30,7 @@ from mainstay.config.schema_judges_budgets_telemetry import (
     TelemetrySettings,
 )
 from mainstay.core.ports import Context, Options
-from mainstay.testing import Call, ScriptedProvider
+from mainstay.providers.scripted import Call, ScriptedProvider
 
 TURNS = 100  # small and alternating batches, so that other load on the machine affects both agents
 PAIRS = 21

@@ -19,7 +19,7 @@ import msgspec
 
 from mainstay import Agent, tool
 from mainstay.core.ports import Context, Options
-from mainstay.testing import Call, ScriptedProvider
+from mainstay.providers.scripted import Call, ScriptedProvider
 from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
 from mainstay.turn.dependencies import TrustServices

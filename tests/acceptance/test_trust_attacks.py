@@ -340,7 +340,7 @@ async def test_f38_a_name_cannot_add_a_line_to_what_is_asked_nor_hide_that_more_
         await agent.run("s", "Go.")
         [pending] = await agent.approvals.list()
         assert "\n" not in pending.asked.why
-        assert "cannot be known" in pending.asked.why
+        assert "is not known before it runs" in pending.asked.why
 
 
 class Later:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sqlite3
+import time
 import tokenize
 from pathlib import Path
 from typing import Any
@@ -390,7 +391,8 @@ def test_sigil_029_a_session_knows_its_id_workspace_person_and_times(
         async with Agent(ScriptedProvider(lambda context, options: "hi"), home=tmp_path, config=config) as agent:
             await agent.run("s", "hello", sender="ann")
             await agent.run("own", "hello")
-            await asyncio.sleep(0.002)  # the wall clock counts milliseconds
+            while time.time_ns() // 1_000_000 <= (await agent.sessions.get("s")).created:
+                await asyncio.sleep(0)  # the wall clock counts milliseconds
             await agent.run("s", "and I?", sender="bob")
             await agent.run("other", "hello", sender="agent:s [1] (ann)")
             found = {one.key: one for one in await agent.sessions.list()}

@@ -481,8 +481,8 @@ async def test_miclaw_040_miclaw_041_a_sub_agent_reads_agents_md_and_nothing_els
 async def test_f52_a_sub_agent_cannot_have_more_than_its_parent_or_leave_its_folder(tmp_path: Path) -> None:
     """F52: more tools, a wider pattern, another workspace, a parent's rules."""
     for arguments, told in (
-        ({"prompt": "look", "tools": ["bash", "nuke"]}, "cannot have what you do not have: nuke"),
-        ({"prompt": "look", "tools": ["*"]}, "cannot have what you do not have: *"),
+        ({"prompt": "look", "tools": ["bash", "nuke"]}, "cannot have tools that you do not have: nuke"),
+        ({"prompt": "look", "tools": ["*"]}, "cannot have tools that you do not have: *"),
         ({"prompt": "look", "workspace": "other"}, "workspace"),
         ({"prompt": "look", "session": "other"}, "session"),
     ):

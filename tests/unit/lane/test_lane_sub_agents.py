@@ -87,7 +87,7 @@ async def test_a_sub_agent_only_reads_unless_it_is_given_more_and_never_has_more
     async with world(by_prompt(go=spawn("look", "bash"), look=[Call("bash", {"command": "ls"})])) as made:
         assert "ran" in (await made.ask("go")).text
     async with world(by_prompt(go=spawn("look", "bash", "nuke"))) as made:
-        assert "cannot have what you do not have: nuke" in (await made.ask("go")).text
+        assert "cannot have tools that you do not have: nuke" in (await made.ask("go")).text
         assert len(await made.store.list_sessions()) == 1, "nothing was started"
 
 
@@ -96,7 +96,7 @@ async def test_a_sub_agent_cannot_send_its_own_unless_the_depth_is_raised() -> N
     """F52: deeper levels."""
     answers = {"go": spawn("middle", "spawn", "read"), "middle": spawn("deep"), "deep": "from the deep"}
     async with world(by_prompt(**answers)) as made:
-        assert "cannot send sub-agents" in (await made.ask("go")).text
+        assert "cannot start sub-agents" in (await made.ask("go")).text
         assert len(await made.store.list_sessions()) == 2
     async with world(by_prompt(**answers), limits=Limits(spawn_depth_max=2)) as made:
         assert "from the deep" in (await made.ask("go")).text

@@ -469,7 +469,7 @@ async def test_summary_attempts_max_bounds_how_often_a_model_is_asked_that_answe
             await agent.run("s", text)
         summary = await agent.sessions.compact("s")
         assert len(asked) == attempts
-        assert ["Your last answer was of no use" in one for one in asked] == [False] + [True] * (attempts - 1)
+        assert ["Your last answer could not be used" in one for one in asked] == [False] + [True] * (attempts - 1)
         assert summary is not None
         assert "user: We rented the flat in Lisbon." in summary
         assert await agent.memory.summaries() == []

@@ -571,7 +571,7 @@ async def test_fail_closed_an_audit_with_a_changed_end_lets_no_turn_begin(tmp_pa
     async with Agent(ScriptedProvider(["b"]), home=tmp_path, config=settings(fail_closed=True)) as agent:
         refused = (await agent.run("one", "second")).outcome
         assert isinstance(refused, Failed)
-        assert "the audit is not as it was left: entry 3 is gone" in refused.sentence
+        assert "the audit log does not match its last recorded state: entry 3 is gone" in refused.sentence
 
 
 @pytest.mark.parametrize("action", ["full", "ioerr"])

@@ -326,7 +326,7 @@ async def test_an_answer_cannot_give_itself_a_verdict() -> None:
         reply = await world.ask("go")
         assert reply.outcome == Answered(0.0, passed=False)
         [judged] = [one for one in await world.journal() if isinstance(one, Judged)]
-        assert judged.scores[0].error == "its verdict stands just so in what it was shown"
+        assert judged.scores[0].error == "its verdict is copied from the material that it was shown"
         await world.check_replay()
 
 

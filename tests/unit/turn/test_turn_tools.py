@@ -331,25 +331,28 @@ asyncio.run(main())
 
 
 def test_a_process_with_an_abandoned_thread_can_end() -> None:
-    before = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=300)
     assert done.stdout == "gave up\n", done.stderr
     assert done.returncode == 0
-    assert time.monotonic() - before < 30
 
 
 async def test_hung_threads_are_replaced_even_after_the_pool_was_full() -> None:
     workers = WorkerThreads(threads_max=2)
-    gate = threading.Event()
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        begun.release()
+        gate.wait(120)
+
     quick = [asyncio.ensure_future(workers.run(lambda: 1, {})) for _ in range(6)]
     assert await asyncio.gather(*quick) == [1] * 6
-    hung = [asyncio.ensure_future(workers.run(lambda: gate.wait(20), {})) for _ in range(2)]
-    for _ in range(20):
-        await asyncio.sleep(0.001)  # both are in their threads
+    hung = [asyncio.ensure_future(workers.run(hang, {})) for _ in range(2)]
+    for _ in range(2):
+        assert await asyncio.to_thread(begun.acquire, timeout=60), "both are in their threads"
     for one in hung:
         one.cancel()
     await asyncio.wait(hung)
-    assert await asyncio.wait_for(workers.run(lambda: "served", {}), 5) == "served"
+    assert await asyncio.wait_for(workers.run(lambda: "served", {}), 60) == "served"
     gate.set()
 
 

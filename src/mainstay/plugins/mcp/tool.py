@@ -79,7 +79,7 @@ class McpTool(McpToolBase):
             lambda remote: remote.build_tool_call(name, arguments, on_progress, limits), tool=self.listed
         )
         if answer.is_error:
-            raise CallFailed(answer.text or "The tool failed, and does not say why.")
+            raise CallFailed(answer.text or "The tool failed without giving a reason.")
         return attach_images(answer, context)
 
 
@@ -136,7 +136,7 @@ def server_reach(server: McpServerConfig, hints: ToolHints | None = None) -> Cal
             return CallDestinations()
         effect = f"may change files, through the MCP server {server.name}"
         return CallDestinations(sink=True, destinations=(f"mcp:{server.name}",), description=effect)
-    location = "elsewhere" if not server.is_local else "with a way out"
+    location = "on another machine" if not server.is_local else "able to send data out"
     return CallDestinations(
         sink=True,
         leaves_workspace=True,
