@@ -30,7 +30,7 @@ from mainstay.config.schema_judges_budgets_telemetry import (
     TelemetrySettings,
 )
 from mainstay.core.ports import Context, Options
-from mainstay.testing import Call, ScriptedProvider
+from mainstay.providers.scripted import Call, ScriptedProvider
 
 TURNS = 100  # small and alternating batches, so that other load on the machine affects both agents
 PAIRS = 21
@@ -46,7 +46,7 @@ BUDGETS = BudgetSettings(  # every scope, every period and every kind
 )
 
 
-@tool
+@tool(untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

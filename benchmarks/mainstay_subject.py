@@ -20,7 +20,7 @@ from mainstay.memory.indexer import MemoryIndexer
 from mainstay.store.sqlite.store import SqliteStore
 
 
-@tool
+@tool(untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

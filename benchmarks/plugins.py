@@ -52,7 +52,7 @@ ECHO = PluginAction(
 )
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def echo(text: str) -> str:
     """Say it again."""
     return text

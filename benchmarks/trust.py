@@ -19,7 +19,7 @@ import msgspec
 
 from mainstay import Agent, tool
 from mainstay.core.ports import Context, Options
-from mainstay.testing import Call, ScriptedProvider
+from mainstay.providers.scripted import Call, ScriptedProvider
 from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
 from mainstay.turn.dependencies import TrustServices
@@ -30,7 +30,7 @@ PAIRS = 9
 ANSWER = "The sum of the two numbers is three, as you would expect of them. " * 4
 
 
-@tool(effect="pure", untrusted=True)
+@tool(effect="pure", untrusted=True, sink=False)
 async def look_up(topic: str) -> str:
     """Look something up."""
     return f"What is known about {topic}: " + "it is a plain text without anything remarkable in it. " * 20

@@ -134,7 +134,8 @@ async def test_abort_during_a_tool_leaves_no_process_no_half_written_file_and_ex
         running = asyncio.ensure_future(agent.run("s", "go"))
         waiting = asyncio.ensure_future(Stage(stage).wait(agent))
         await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED, timeout=10)
-        await agent.abort("s")
+        while not await agent.abort("s") and not running.done():  # False: the prompt is not accepted yet
+            await asyncio.sleep(0)
         reply = await asyncio.wait_for(running, 60)
         waiting.cancel()
         assert isinstance(reply.outcome, Aborted | Answered), "it was stopped, or had already ended"

@@ -92,7 +92,7 @@ def test_doctor_opens_what_a_rule_names_and_says_what_it_has(mainstay: Command) 
     ("entry", "says"),
     [
         (GONE, "there is no file {home}/gone.db"),
-        ({"kind": "sql", "url": "sqlite:///handbook"}, "{home}/handbook is no file"),
+        ({"kind": "sql", "url": "sqlite:///handbook"}, "{home}/handbook is not a file"),
         ({"kind": "sql", "url": "sqlite:///pets.json"}, "the SQLite database cannot be opened: "),
         ({"kind": "documents", "path": "nowhere"}, "there is no folder {home}/nowhere"),
         ({"kind": "rest", "description": "nowhere.json"}, "description: cannot be read: "),
@@ -302,7 +302,7 @@ def test_query_asks_through_the_tool_that_the_model_has(mainstay: Command) -> No
     assert told["content"].startswith("id\n2\n")
     assert "Tea is green" in mainstay("backend", "query", "docs", "text=2024").stdout, "a number can be text"
     assert "tea.md" in mainstay("backend", "query", "docs", "path=tea.md", "offset=1").stdout
-    refused(mainstay("backend", "query", "shop", "sql=SELECT * FROM keys"), "There is no table keys within reach")
+    refused(mainstay("backend", "query", "shop", "sql=SELECT * FROM keys"), "There is no table keys in scope")
     refused(mainstay("backend", "query", "shop", "sql=DROP TABLE orders"), "not with DROP")
     assert mainstay("backend", "query", "shop", "sql=SELECT count(*) AS n FROM orders").stdout == "n\n2\n[1 row]\n"
 

@@ -401,5 +401,5 @@ def test_an_address_where_no_mcp_server_is_gets_one_sentence(mainstay: Command) 
         mainstay("mcp", "add", "page", "--url", f"http://127.0.0.1:{page.server_port}/mcp")
         tried = mainstay("mcp", "test", "page")
         page.shutdown()
-    refused(tried, "The MCP server page cannot be used: what it answers is no MCP.")
+    refused(tried, "The MCP server page cannot be used: its answers are not valid MCP.")
     assert "required: PROMPT " in mainstay("mcp", "prompt", "page").stderr

@@ -93,8 +93,8 @@ def test_a_search_can_be_narrowed(mainstay: Command) -> None:
 
 
 def test_without_vectors_it_says_that_search_was_by_words(mainstay: Command) -> None:
-    assert "by words only" in mainstay("memory", "search", "flat").stdout
-    assert "by words only" in mainstay.json("memory", "status")["status"]["note"]
+    assert "only full-text search" in mainstay("memory", "search", "flat").stdout
+    assert "only full-text search" in mainstay.json("memory", "status")["status"]["note"]
 
 
 def test_with_vectors_meaning_finds_what_words_do_not(mainstay: Command) -> None:
@@ -201,14 +201,14 @@ def test_forgetting_asks_first_and_refuses_without_a_terminal(mainstay: Command)
 def test_one_unknown_id_among_several_forgets_nothing(mainstay: Command) -> None:
     done = mainstay("memory", "forget", "trip#1", "trip#99", "--yes")
     assert done.returncode == 1
-    assert "there is nothing under 'trip#99'" in done.stderr
+    assert "nothing has the id 'trip#99'" in done.stderr
     assert mainstay("memory", "get", "trip#1").returncode == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["get", "nobody#1"], 1, "there is nothing under 'nobody#1'"),
+        (["get", "nobody#1"], 1, "nothing has the id 'nobody#1'"),
         (["pin", "m1"], 1, "there is no memory 'm1'"),
         (["remember", " "], 1, "nothing to remember"),
         (["search", "x", "--from", "whenever"], 1, "is not a time"),
@@ -262,7 +262,7 @@ def test_memory_works_through_the_socket_of_a_running_turn(tmp_path: Path, model
     refused = mainstay("memory", "search", "flat", "--workspace", "other")
     assert refused.returncode == 1
     assert "works in the workspace 'default', not in 'other'" in refused.stderr
-    assert mainstay("memory", "get", "nobody#1").stderr.startswith("mainstay: there is nothing under")
+    assert mainstay("memory", "get", "nobody#1").stderr.startswith("mainstay: nothing has the id")
     assert running.poll() is None, "all of this took place beside the turn"
     assert mainstay("session", "show", "busy").returncode == 0
     running.kill()

@@ -292,7 +292,7 @@ def test_a_skill_that_an_agent_wrote_under_taint_does_not_become_trusted_by_copy
     mainstay("skill", "trust", "learnt", "--workspace", "default", "--yes")
     assert listed(mainstay, "--workspace", "default")["learnt"]["trust"] == "trusted"
     vouched = mainstay("skill", "trust", "learnt", "--workspace", "work", "--yes")  # where it was written
-    assert "It was written after something from outside had been read." in vouched.stdout
+    assert "It was written after untrusted content had been read." in vouched.stdout
     assert listed(mainstay, "--workspace", "work")["learnt"]["trust"] == "trusted"
     (folder / "SKILL.md").write_text((folder / "SKILL.md").read_text() + "More.")
     assert "learnt" not in listed(mainstay, "--workspace", "work")  # that is not what was trusted

@@ -159,7 +159,7 @@ def test_beside_a_process_that_owns_the_home_changes_are_its_operations(mainstay
         (("--cron", "* * * * * *"), "seconds"),
         (("--cron", "0 9 * * *", "--timezone", "Europe/Lisbo"), "Europe/Lisbon"),
         (("--at", "yesterday"), "ISO"),
-        (("--at", "2020-01-01T00:00"), "is over"),
+        (("--at", "2020-01-01T00:00"), "is in the past"),
         (("--now", "--channel", "slack"), "--room"),
         ((), "required"),
     ],

@@ -225,7 +225,7 @@ def test_text_that_was_discarded_is_not_in_the_output_of_a_script(acme: Distribu
 
 def test_a_pause_that_is_too_long_is_named(acme: Distribution) -> None:
     stderr = acme.command("run", "--model", "acme/full", "hello").stderr
-    assert "acme asks to slow down (rate limit): slow down; it takes no calls for 120 min" in stderr
+    assert "acme asks to slow down (rate limit): slow down; it accepts no calls for 120 min" in stderr
 
 
 def test_the_notice_of_a_wait_has_one_time(acme: Distribution) -> None:

@@ -331,7 +331,7 @@ def test_09_sub_agents(example: Example) -> None:
         f"sent by report, call call_1_1_{n}, with read, grep, glob, ls, memory_search, memory_get" for n in (0, 1)
     ]
     assert printed[3] == "the children's tokens are in it: True"
-    assert "a sub-agent cannot have what you do not have: nuke" in printed[4]
+    assert "a sub-agent cannot have tools that you do not have: nuke" in printed[4]
 
 
 @pytest.mark.skipif(bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}")
@@ -348,7 +348,7 @@ def test_11_backends(example: Example) -> None:
     printed = example("11_backends.py", asks_the_shop)
     assert "shop__query -> customer,total\nBo,80.0\n[1 row]\n" in printed
     assert "handbook__query -> returns.md:1-2\n# Returns\nWhatever was ordered may be sent back" in printed
-    assert "There is no table staff within reach" in printed
+    assert "There is no table staff in scope" in printed
     assert "99000" not in printed
     (system,) = [one["content"] for one in example.asked[0] if one["role"] == "system"]
     assert "orders(customer TEXT, euros REAL)" in system

@@ -76,7 +76,7 @@ for n in range(30):
         f"name: way-{n}\\ntitle: Way {n}\\ndescription: {'How something is done. ' * 40}\\nintents: [do thing {n}]\\n"
     )
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     return a + b
 

@@ -189,16 +189,16 @@ async def test_f40_u23_a_key_is_in_no_output_and_no_file_with_any_source(
     key = canary(slot)
     heard: list[Event] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def echo(text: str) -> str:
         return f"{text} and {key}"
 
-    @tool(untrusted=True)
+    @tool(untrusted=True, sink=False)
     async def leak(context: ToolContext) -> str:
         context.progress(f"using {key}", {"key": key})
         return json.dumps({"key": key, "url": f"https://example.com/?key={key}"})
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def fail() -> str:
         raise RuntimeError(f"cannot log in with {key}")
 

@@ -99,7 +99,7 @@ def endpoint() -> Iterator[Endpoint]:
     made.close()
 
 
-@tool
+@tool(untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -164,7 +164,7 @@ KILLED = """
     from mainstay import Agent, tool
     from mainstay.testing import Call, ScriptedProvider
 
-    @tool(effect="unsafe")
+    @tool(effect="unsafe", untrusted=False, sink=False)
     def post() -> str:
         "Post it."
         os.kill(os.getpid(), signal.SIGKILL)
@@ -188,7 +188,7 @@ async def test_a_turn_of_a_killed_process_is_exported_once_and_whole_by_the_next
     assert died.returncode == -signal.SIGKILL
     assert len(endpoint.named("invoke_agent default")) <= 1, "the first turn may have been sent, the second has no end"
 
-    @tool(effect="unsafe")
+    @tool(effect="unsafe", untrusted=False, sink=False)
     def post() -> str:
         """Post it."""
         return "posted"

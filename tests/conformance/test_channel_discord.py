@@ -217,7 +217,7 @@ async def test_the_library_has_one_fixed_address_of_discord_and_that_is_reported
 @pytest.mark.parametrize("room", ["12/../34", "", "x", "9" * 21, "\uff11\uff12"])
 async def test_nothing_is_sent_to_an_invalid_room(rig: DiscordRig, room: str) -> None:
     await rig.channel.start(RecordingMessageHandler())
-    with pytest.raises(DeliveryRejected, match="is no room of Discord"):
+    with pytest.raises(DeliveryRejected, match="is not a Discord room"):
         await rig.channel.post(ChatAddress("dc", room), "hello?", key="k")
 
 

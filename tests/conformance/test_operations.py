@@ -542,7 +542,7 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
     memory.SearchVectors: Scenario(
         prepare=said("the flat in Lisbon"),
         request=lambda bench: memory.SearchVectors(q="Lisbon"),
-        result=lambda bench, value: "words only" in value["note"],  # there are no vectors here
+        result=lambda bench, value: "only full-text search" in value["note"],  # there are no vectors here
     ),
     memory.RecallTopic: Scenario(
         prepare=remembered,

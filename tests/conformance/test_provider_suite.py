@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from support.example_distributions import ROOT
@@ -59,10 +58,8 @@ class TestExampleProvider(ProviderSuite):
     """The provider of `examples/components/http_provider`."""
 
     @pytest.fixture(autouse=True)
-    def _example(self) -> Iterator[None]:
-        sys.path.insert(0, str(EXAMPLE))
-        yield
-        sys.path.remove(str(EXAMPLE))
+    def _example(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.syspath_prepend(EXAMPLE)
 
     def make(self, base_url: str) -> Provider:
         manifest = importlib.import_module("mainstay_acme_manifest")

@@ -24,7 +24,8 @@ from mainstay.providers.wire import http_client
 from mainstay.providers.wire.http_client import HttpPayloadStream
 
 HELLO = Context("Be brief.", [Message(1, "user", (Text("hello"),))])
-QUICK = Limits(model_idle_timeout_s=0.05)
+QUICK = Limits(model_idle_timeout_s=0.5)
+SOON_S = 20.0  # for what must happen, on a loaded machine; a server that stalls does so for good
 UNICODE = ("Grüße, ", "мир ", "👋🏽", " 終")
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 
@@ -173,7 +174,7 @@ def walk_values(value: Any) -> Iterator[Any]:
 
 
 async def test_tools_stay_in_the_request_when_none_may_be_called(api: Format) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
@@ -544,18 +545,19 @@ async def test_f16_a_stream_that_stalls_is_silence(api: Format) -> None:
     stream = [*closing(*api.begin(), *api.text("x")), STALL]
     async with served(api, stream, limits=QUICK) as (provider, server):
         pieces, error = await ask(provider, HELLO)
-        await asyncio.wait_for(server.left.wait(), 1)
+        await asyncio.wait_for(server.left.wait(), SOON_S)
     assert joined(pieces) == [("text", "x")]
     assert isinstance(error, errors.ModelSilent)
 
 
 async def test_a_slow_listener_is_not_the_models_silence(api: Format) -> None:
     stream = closing(*api.begin(), 0.01, *api.text("x"), 0.03, *api.text("y"), *api.end("end"), *api.tail())
-    said = []
+    said: list[Piece] = []
     async with served(api, stream, limits=QUICK) as (provider, _):
         async for piece in provider.stream(HELLO, Options()):
+            if not said:
+                await asyncio.sleep(QUICK.model_idle_timeout_s * 1.5)
             said.append(piece)
-            await asyncio.sleep(0.08)
     assert joined(said)[0] == ("text", "xy")
 
 
@@ -564,22 +566,27 @@ async def test_leaving_early_closes_the_connection_at_once(api: Format) -> None:
     async with served(api, stream) as (provider, server):
         async with aclosing(provider.stream(HELLO, Options())) as pieces:
             await anext(pieces)
-        await asyncio.wait_for(server.left.wait(), 0.5)
+        await asyncio.wait_for(server.left.wait(), SOON_S)
 
 
 async def test_cancelling_closes_the_connection_at_once(api: Format) -> None:
     stream = [*closing(*api.begin(), *api.text("x")), STALL]
     scripts: list[list[Action]] = [stream, [STALL]]
     for script in scripts:
+        said: list[Piece] = []
         async with served(api, script) as (provider, server):
-            task = asyncio.create_task(ask(provider, HELLO))
-            async with asyncio.timeout(10):
-                while not server.asked:  # one that has not connected yet has nothing to close
+            task = asyncio.create_task(_listen(provider, said))
+            async with asyncio.timeout(SOON_S):
+                while not (said if script is stream else server.asked):  # unconnected, it has nothing to close
                     await asyncio.sleep(0.005)
-            await asyncio.sleep(0.02)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await asyncio.wait_for(server.left.wait(), 5)  # the server itself stalls for far longer
+            await asyncio.wait_for(server.left.wait(), SOON_S)
+
+
+async def _listen(provider: Made, said: list[Piece]) -> None:
+    async for piece in provider.stream(HELLO, Options()):
+        said.append(piece)
 
 
 async def test_f20_an_answer_larger_than_allowed_is_cut_off(api: Format) -> None:

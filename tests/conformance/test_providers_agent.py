@@ -20,7 +20,7 @@ async def test_the_same_agent_works_with_every_provider(api: Format) -> None:
     """It calls a tool, is told the result, answers, and is shown all of it again in the next turn."""
     added: list[tuple[int, int]] = []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def add(a: int, b: int) -> int:
         """Add two integers."""
         added.append((a, b))

@@ -80,7 +80,7 @@ def test_f16_an_overload_is_reported_before_the_first_text_and_breaks_the_stream
 def test_the_fixed_part_and_the_end_of_the_history_are_marked_for_the_cache() -> None:
     import json
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def add(a: int) -> int:
         """Add."""
         return a

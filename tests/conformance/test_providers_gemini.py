@@ -93,7 +93,7 @@ def test_the_prompt_counts_tool_tokens_and_the_answer_counts_reasoning() -> None
 
 
 def test_schemas_go_as_they_are_and_thoughts_are_asked_for_where_there_are_any() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def add(a: int) -> int:
         """Add."""
         return a

@@ -29,7 +29,7 @@ def fed(events: list[bytes]) -> tuple[list[Any], OpenAIResponsesParser]:
 
 
 def test_nothing_is_stored_and_tools_are_taken_as_they_are() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def add(a: int) -> int:
         """Add."""
         return a

@@ -82,7 +82,7 @@ def test_all_valid_skills_of_a_collection_are_registered(published: list[Path]) 
     valid = [folder for folder in every if folder.parent == collection]
     assert len(valid) > 20
     for folder in valid:
-        assert shelf.load_body(found[str(folder.resolve())])
+        assert shelf.load_skill(found[str(folder.resolve())])[1]
 
 
 def test_their_allowed_tools_become_readable_rules(published: list[Path]) -> None:

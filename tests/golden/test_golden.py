@@ -104,12 +104,12 @@ async def test_f54_every_record_is_written_again_as_it_was_read(home: Path) -> N
 async def test_f54_the_sessions_go_on(home: Path, expected: Any) -> None:
     paid: list[int] = []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def look(at: str) -> str:
         """Look something up."""
         return "nothing"
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def pay(amount: int, context: ToolContext) -> str:
         """Pay an amount."""
         paid.append(amount)

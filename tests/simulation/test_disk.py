@@ -131,9 +131,12 @@ async def test_f4_a_turn_interrupted_by_a_full_disk_finishes_when_there_is_space
         plan.action, plan.at, plan.sticky = "full", 0, True
         with pytest.raises(StoreFull):
             await ticket.reply
-        await asyncio.sleep(0.05)  # it tries, and waits, and tries
+        failed = plan.fired
+        async with asyncio.timeout(60):
+            while plan.fired < failed + 2:  # it tries, and waits, and tries
+                await asyncio.sleep(0.001)
         plan.action = ""
-        await asyncio.wait_for(lanes.wait_until_settled(), 20)
+        await asyncio.wait_for(lanes.wait_until_settled(), 60)
         assert "tools" in await send(lanes, tmp_path, "with tools")  # the same id: the reply, not another turn
     await check_home_async(tmp_path)
 

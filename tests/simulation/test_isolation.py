@@ -120,11 +120,11 @@ def config_of(workspace: str, *, vectors: bool = VECTORS) -> Config:
 def agent_of(home: Path, workspace: str, model: Model, *, vectors: bool = VECTORS) -> Agent:
     marks = model.marks
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def look(about: str) -> str:
         return f"{about}: {marks['result']}"
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def dump() -> str:
         return "a line of it\n" * 2_000 + marks["large"]
 

@@ -23,7 +23,7 @@ from support.fixed_home import FixedHome, opened_workspace
 
 
 async def serve(home: Path, port: int) -> None:
-    @tool(effect="pure", timeout_s=60)
+    @tool(effect="pure", timeout_s=60, untrusted=False, sink=False)
     async def wait() -> str:
         """Wait until it may go on."""
         (home / "waiting").touch()

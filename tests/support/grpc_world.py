@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import importlib
+import importlib.machinery
+import importlib.util
 import shutil
 import sys
 import tempfile
@@ -39,8 +40,7 @@ HOLDS_S = 30.0
 
 @cache
 def _compiled_folder() -> Path:
-    """What the usual compiler makes of the published files, as a package `mainstay_v1`: there is one of our own by the
-    name of theirs."""
+    """What the usual compiler makes of the published files; each imports the others from `mainstay_v1`."""
     from grpc_tools import protoc
 
     folder = Path(tempfile.mkdtemp(prefix="mainstay-proto-"))
@@ -49,20 +49,18 @@ def _compiled_folder() -> Path:
     include = Path(protoc.__file__).parent / "_proto"
     arguments = [f"-I{PROTO}", f"-I{include}", f"--python_out={folder}", f"--grpc_python_out={folder}"]
     assert protoc.main(["protoc", *arguments, *files]) == 0
-    (folder / "mainstay_v1").symlink_to(folder / "mainstay" / "v1")
     for module in (folder / "mainstay" / "v1").glob("*.py"):
         module.write_text(module.read_text().replace("from mainstay.v1 import", "from mainstay_v1 import"))
-    return folder
+    return folder / "mainstay" / "v1"
 
 
 def _load(name: str) -> tuple[ModuleType, ModuleType]:
-    folder = str(_compiled_folder())
-    sys.path.insert(0, folder)
-    try:
-        messages = importlib.import_module(f"mainstay_v1.{name}_pb2")
-        return messages, importlib.import_module(f"mainstay_v1.{name}_pb2_grpc")
-    finally:
-        sys.path.remove(folder)
+    if "mainstay_v1" not in sys.modules:  # a package of another name: `mainstay` is our own
+        spec = importlib.machinery.ModuleSpec("mainstay_v1", None, is_package=True)
+        spec.submodule_search_locations = [str(_compiled_folder())]
+        sys.modules["mainstay_v1"] = importlib.util.module_from_spec(spec)
+    messages = importlib.import_module(f"mainstay_v1.{name}_pb2")
+    return messages, importlib.import_module(f"mainstay_v1.{name}_pb2_grpc")
 
 
 @cache

@@ -458,7 +458,6 @@ def running(mark: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parents[1])  # the folder `tests`, as for pytest
-    from support.obeying_report import main
-
-    main(sys.argv[1:])
+    path = os.pathsep.join(filter(None, (str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "support.obeying_report", *sys.argv[1:]]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})  # the folder `tests`, as for pytest

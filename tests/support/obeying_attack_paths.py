@@ -355,11 +355,11 @@ class Gate:
 
 @add_path("steered-message", setup=lambda lines: Setup(tools=(Gate().tool(),)))
 async def _steered(rig: AttackRig, lines: Lines) -> Reply:
-    """An unknown user writes in the middle of a turn."""
+    """Untrusted text arrives in the middle of a turn. (The message of another sender waits for the next turn.)"""
     gate: Gate = rig.setup.tools[0].gate
     turn = asyncio.ensure_future(rig.agent.run(SESSION, f"{rig.usual} Please wait. {order('wait', {})}"))
     await gate.began.wait()
-    await rig.agent.steer(SESSION, Text(letter(lines), origin="untrusted:stranger"), sender="mallory")
+    await rig.agent.steer(SESSION, Text(letter(lines), origin="untrusted:stranger"))
     gate.go_on.set()
     return await rig.refuse_all(await turn)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -73,3 +74,7 @@ def main(arguments: list[str]) -> None:
     made = asyncio.run(report())
     OUT.write_text(json.dumps(made, indent=1) + "\n")
     print(OUT.read_text())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

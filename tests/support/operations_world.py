@@ -75,7 +75,7 @@ class Bench:
     def make(self, config: Config) -> Agent:
         sent = self.sent
 
-        @tool
+        @tool(untrusted=False, sink=False)
         def send(to: str) -> str:
             """Send it."""
             sent.append(to)

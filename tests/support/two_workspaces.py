@@ -157,12 +157,12 @@ class WorkspacesRig:
         model = self.models.setdefault(config.workspace, Model(config.workspace))
         red = config.workspace == "red"
 
-        @tool(effect="pure")
+        @tool(effect="pure", untrusted=False, sink=False)
         def dump() -> str:
             """Says a lot."""
             return "a line of it\n" * 20_000 + (RED["result"] if red else "the end")
 
-        @tool
+        @tool(untrusted=False, sink=False)
         def burn(what: str) -> str:
             """Changes the world."""
             self.burnt.append(what)

@@ -33,6 +33,8 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 AT_START = ("PYTHON", "LANG", "LC_", "LD_")
 SAME = {"PYTHONPATH": str(SOURCE), "LANG": "C.UTF-8", "LANGUAGE": "C"}
 WIDTH = 16  # of a number between the processes
+# with -c, modules are searched in the current folder first, whichever that is at the time
+START = "from support.warm_command import main; main()"
 
 
 def can_be_warm(env: dict[str, str]) -> bool:
@@ -102,7 +104,7 @@ class Forker:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, "-c", START, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 env={**SAME, "PATH": os.environ.get("PATH", ""), "PYTHONPATH": PYTHONPATH},
                 pass_fds=[theirs.fileno()],
@@ -214,7 +216,6 @@ def main() -> NoReturn:
     os.environ.update(asked["env"])
     time.tzset()
     os.chdir(asked["cwd"])
-    sys.path[0] = asked["cwd"]
     sys.argv = ["mainstay", *asked["argv"]]
     from mainstay.cli.main import main as command
 
@@ -229,7 +230,3 @@ def _end(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
-
-
-if __name__ == "__main__":
-    main()

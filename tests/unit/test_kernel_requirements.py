@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sqlite3
+import time
 import tokenize
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackPlatform,
 SRC = Path(mainstay.__file__).parent
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def add(a: int, b: int) -> int:
     return a + b
 
@@ -92,7 +93,7 @@ def test_sigil_002_the_loop_loads_no_code_and_knows_no_plugin() -> None:
 async def test_sigil_002_a_tool_of_any_name_is_a_tool_and_never_the_loop() -> None:
     """What comes from outside is offered as tools; even one that is called like the loop only answers its call."""
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def run_turn() -> str:
         return "I am the loop now"
 
@@ -283,7 +284,7 @@ async def test_loom_050_the_reply_has_the_answer_and_the_results_of_the_tools_in
 async def test_loom_050_also_those_of_calls_that_never_ran() -> None:
     begun = asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def wait() -> str:
         begun.set()
         await asyncio.sleep(1000)
@@ -305,7 +306,7 @@ async def test_sigil_001_every_turn_is_received_prepared_asked_acted_on_answered
     info = ModelInfo(name="m", price_prompt=1.0, price_completion=2.0)
     provider = ScriptedProvider([Call("note", {"text": "5"}), Say("Noted.", usage=Usage(1000, 500))], info=info)
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def note(text: str) -> str:
         return "noted"
 
@@ -390,7 +391,8 @@ def test_sigil_029_a_session_knows_its_id_workspace_person_and_times(
         async with Agent(ScriptedProvider(lambda context, options: "hi"), home=tmp_path, config=config) as agent:
             await agent.run("s", "hello", sender="ann")
             await agent.run("own", "hello")
-            await asyncio.sleep(0.002)  # the wall clock counts milliseconds
+            while time.time_ns() // 1_000_000 <= (await agent.sessions.get("s")).created:
+                await asyncio.sleep(0)  # the wall clock counts milliseconds
             await agent.run("s", "and I?", sender="bob")
             await agent.run("other", "hello", sender="agent:s [1] (ann)")
             found = {one.key: one for one in await agent.sessions.list()}

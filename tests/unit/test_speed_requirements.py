@@ -118,7 +118,7 @@ class Timed:
 
 
 def looking(seconds: float) -> Any:
-    @tool(effect="unsafe")
+    @tool(effect="unsafe", untrusted=False, sink=False)
     async def look() -> str:
         await asyncio.sleep(seconds)
         return "seen"

@@ -75,13 +75,13 @@ def check(case: str, found: Counter[str]) -> None:
 # --- the turns -----------------------------------------------------------------------------------
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def look(at: int) -> int:
     """Look at a number."""
     return at
 
 
-@tool(effect="unsafe")
+@tool(effect="unsafe", untrusted=False, sink=False)
 def act(on: int) -> int:
     """Act on a number."""
     return on

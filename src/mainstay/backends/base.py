@@ -145,7 +145,9 @@ class BackendContextContributor:
             return ""
         section = "\n\n".join((SECTION_HEADING, *parts))
         return truncate_bytes(
-            section, SECTION_TOKENS_MAX * BYTES_PER_TOKEN, "\n[the rest is left out: ask each one's describe]"
+            section,
+            SECTION_TOKENS_MAX * BYTES_PER_TOKEN,
+            "\n[truncated: call the describe tool of a backend for the rest]",
         )
 
     def sub_agent_section(self, session: str) -> str:
@@ -235,6 +237,6 @@ def paginate(rows: Sequence[T], offset: int | None, rows_max: int) -> tuple[Sequ
     if start == 0 and end == total:
         return rows, ""
     if start >= total:
-        return (), f"[there are {total}; nothing from {start} on]"
-    hint = f"; go on with offset={end}" if end < total else ""
+        return (), f"[{total} in total; none from {start} on]"
+    hint = f"; continue with offset={end}" if end < total else ""
     return rows[start:end], f"[{start + 1} to {end} of {total}{hint}]"

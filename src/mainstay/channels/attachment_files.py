@@ -14,7 +14,7 @@ async def read_file(path: str, bytes_max: int) -> bytes:
     def read() -> bytes:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_size > bytes_max:
-                raise DeliveryRejected(f"The file has more than {bytes_max // 1_000_000} MB, which are too many.")
+                raise DeliveryRejected(f"The file has more than {bytes_max // 1_000_000} MB, which is too much.")
             return file.read(bytes_max)
 
     try:
@@ -22,7 +22,7 @@ async def read_file(path: str, bytes_max: int) -> bytes:
     except OSError as error:
         raise DeliveryRejected(f"The file cannot be read: {(error.strerror or 'unknown reason').lower()}.") from None
     if not content:
-        raise DeliveryRejected("The file is empty, and cannot be posted.")
+        raise DeliveryRejected("The file is empty and cannot be posted.")
     return content
 
 
@@ -41,4 +41,4 @@ async def write_new_file(content: bytes, target: str) -> None:
     try:
         await run_in_thread(write)
     except OSError as error:
-        raise ChannelError(f"The file cannot be kept: {(error.strerror or 'unknown reason').lower()}.") from None
+        raise ChannelError(f"The file cannot be stored: {(error.strerror or 'unknown reason').lower()}.") from None

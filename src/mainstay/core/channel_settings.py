@@ -67,7 +67,7 @@ def find_channel_component(kind: str) -> ChannelComponent:
     """Return the manifest of a chat platform. Raises ConfigError if there is none."""
     component = find_component("channel", kind)
     if not isinstance(component, ChannelComponent):
-        raise ConfigError(f"the channel {kind!r} of {component.distribution} is no ChannelComponent")
+        raise ConfigError(f"the channel {kind!r} of {component.distribution} is not a ChannelComponent")
     return component
 
 
@@ -78,4 +78,4 @@ def list_channel_components(on_problem: Callable[[str], None] = lambda problem: 
         if isinstance(component, ChannelComponent):
             yield component
         else:
-            on_problem(f"the channel {component.name!r} of {component.distribution} is no ChannelComponent")
+            on_problem(f"the channel {component.name!r} of {component.distribution} is not a ChannelComponent")

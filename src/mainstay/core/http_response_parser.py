@@ -22,8 +22,8 @@ _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: .*)?", re.DOTALL
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _SPACE = " \t"
 _STATUS_WITHOUT_BODY = (204, 304)
-_MALFORMED_CHUNK = "the server sent a chunk that cannot be read"
-_MALFORMED_HEADER = "the server sent a header that cannot be read"
+_MALFORMED_CHUNK = "the server sent a malformed chunk"
+_MALFORMED_HEADER = "the server sent a malformed header"
 
 
 class ConnectionBroken(Exception):
@@ -114,14 +114,14 @@ class HttpResponseParser:
                 return head, raw
             self._responses_left -= 1
             if self._responses_left <= 0:
-                raise ConnectionBroken("the server does not get to its answer")
+                raise ConnectionBroken("the server sent too many interim responses")
 
     def _begin_body(self, head: ResponseHead) -> None:
         headers = head.headers
         self.bytes_left = None
         if "transfer-encoding" in headers:
             if headers["transfer-encoding"].lower() != "chunked":
-                raise ConnectionBroken("the server packs its answer in a way that nobody asked for")
+                raise ConnectionBroken("the server uses an unsupported transfer encoding")
             self._is_chunked = True
             self._chunk_left = 0
             self._expects_chunk_end = self._saw_last_chunk = False
@@ -239,7 +239,7 @@ def _parse_length(header: str) -> int:
         header, *others = {value.strip(_SPACE) for value in header.split(",")}
         header = "" if others else header
     if not header.isdecimal() or not header.isascii() or len(header) > 18:
-        raise ConnectionBroken("the server contradicts itself about the length of its answer")
+        raise ConnectionBroken("the server sent an invalid or contradictory Content-Length")
     return int(header)
 
 

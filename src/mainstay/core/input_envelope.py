@@ -80,14 +80,6 @@ def sender_person(sender: str) -> str:
     return "" if person.startswith("agent:") else person
 
 
-def input_id(envelope: InputEnvelope) -> str:
-    """Return the input's id, or one derived from its content, so that a repeated delivery has the same id."""
-    if envelope.id:
-        return envelope.id
-    fields = (envelope.channel, envelope.room, envelope.thread, envelope.sender, envelope.at, envelope.digest)
-    return "hash:" + hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:32]
-
-
 def to_parts(prompt: str | AnyPart | Sequence[str | AnyPart]) -> tuple[AnyPart, ...]:
     """Convert a prompt (text, a part, or several of them) to message parts; raises InputRefused."""
     items: Sequence[object] = list(prompt) if isinstance(prompt, list | tuple) else [prompt]

@@ -112,7 +112,7 @@ def _find_monotonic_problem() -> str:
             return "the machine's monotonic clock went backwards"
         before = now
     time.sleep(0.002)
-    return "" if time.monotonic() > first else "the machine's monotonic clock stands still"
+    return "" if time.monotonic() > first else "the machine's monotonic clock does not advance"
 
 
 # --- installed packages --------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from mainstay.core.errors import ConfigError
 from mainstay.evals.results import CaseResult, EvalRun
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
-SCORE_TOLERANCE = 0.05
 _FLOAT_TOLERANCE = 1e-9  # rounding: 0.90 is not worse than 0.95 by more than 0.05
 
 

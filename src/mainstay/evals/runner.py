@@ -38,7 +38,7 @@ from mainstay.operations.sessions import read_journal
 from mainstay.turn.loop import MODEL_FAILED_PREFIX
 
 SESSION_NAME = "eval"
-DENIAL_REASON = "Nobody is there to approve it."
+DENIAL_REASON = "No user can approve it during an evaluation."
 NOT_RUN_BUDGET = "not run: the budget (--money) is spent"
 NOT_JUDGED_BUDGET = "not judged: the budget (--money) is spent"
 NOT_RUN_INTERRUPTED = "not run: interrupted"

@@ -154,7 +154,7 @@ class ChannelRouter:
         if channel is None or self._rooms.workspace_of(address) != workspace:
             raise InputRefused(f"there is no room {str(address)[:200]!r} that can be reached from here")
         if message.files and not channel.capabilities.files:
-            raise InputRefused(f"{address.channel} cannot take files")
+            raise InputRefused(f"{address.channel} does not accept files")
         connected = await self._open_workspace(workspace)
         delivery = Delivery(
             key=build_delivery_key("tool", workspace, message.session, message.key),
@@ -172,7 +172,7 @@ class ChannelRouter:
         if not message.to:
             location = self.locate_session(workspace, message.session)
             if location is None:
-                raise InputRefused("this conversation is on no channel: there is nobody to send it to")
+                raise InputRefused("this session is not on a channel, so there is no recipient")
             return location[1]
         address = ChatAddress.parse(message.to)
         if address is None:

@@ -43,8 +43,7 @@ log = logging.getLogger("mainstay.channels")
 QUEUED_MAX = 20  # messages of one conversation that wait for their files and history
 RETRY_S = 1.0
 RETRY_MAX_S = 60.0
-BUSY_REPLY = "I am busy here: too many messages wait already. Try again later."
-FAILURE_REPLY = "Something went wrong with this message inside the runtime; its log says what."
+BUSY_REPLY = "I am busy: too many messages are waiting already. Try again later."
 
 AttachmentFolder = Callable[[str, str], str]  # workspace and session → folder for attachments
 

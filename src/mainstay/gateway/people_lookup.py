@@ -51,14 +51,6 @@ class PeopleLookup:
         name = self._declared_accounts.get((channel, user)) or self._accounts.get((channel, user))
         return self.get_person(name) if name is not None else None
 
-    def principal_for_person(self, person: Person, workspace: str) -> Principal | None:
-        """Return the principal of a person who was identified without a key; None without a role in the workspace."""
-        current = self.get_person(person.name)  # the caller's copy may be old
-        role = current.roles.get(workspace) if current is not None else None
-        if role is None:
-            return None
-        return Principal(person=person.name, workspace=workspace, role=role, scopes=ROLE_SCOPES[role])
-
     # --- lookups ---------------------------------------------------------------------------------
 
     def get_person(self, name: str) -> Person | None:

@@ -54,6 +54,6 @@ class UnknownUserResponder:
 
 def _format_pairing_prompt(code: str) -> str:
     return (
-        f"I do not know you yet. Your code is `{code}`; it is good for an hour. "
+        f"I do not know you yet. Your code is `{code}`; it is valid for an hour. "
         f"Give it to my administrator: `mainstay user pair {code} --as NAME` lets you in."
     )

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.workspace_stores import has_store, list_used_workspaces
+from mainstay.agent.workspace_stores import list_used_workspaces
 from mainstay.config.loader import LoadedConfig
 from mainstay.config.schema import Config, resolve_data_folder
 from mainstay.core.errors import AgentClosed, ConfigError, MainstayError, WorkspaceUnknown
 from mainstay.gateway.workspace import Workspace
-from mainstay.store.home import LOCK_FILE, HomeLock, prepare_home, workspace_folder
+from mainstay.store.home import LOCK_FILE, HomeLock, prepare_home
 
 log = logging.getLogger("mainstay.gateway")
 
@@ -178,9 +178,6 @@ class WorkspaceRegistry:
             self._open.pop(name, None)
             if (agent := self._agents.pop(name, None)) is not None:
                 await agent.aclose()
-
-    def has_database(self, name: str) -> bool:
-        return has_store(self.loaded.config.storage, workspace_folder(self.home, name))
 
 
 async def wait_until_settled(agent: Agent, seconds: float) -> None:

@@ -243,7 +243,7 @@ def _read_zip_entries(file: BinaryIO, limits: ArchiveLimits) -> Iterator[Archive
                     f"{shorten_for_message(info.filename)} is {_describe_file_type(mode)}, not a regular file"
                 )
             if "\0" in info.orig_filename:  # zipfile would truncate the name there
-                raise ArchiveRefused(f"a name holds a NUL character: {shorten_for_message(info.filename)}")
+                raise ArchiveRefused(f"a name contains a NUL character: {shorten_for_message(info.filename)}")
             if info.flag_bits & 0x1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ArchiveRefused(
                     f"{shorten_for_message(info.filename)} is encrypted or uses an unsupported compression"

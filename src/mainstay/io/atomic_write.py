@@ -40,7 +40,7 @@ def create_missing_folders(resolved: ResolvedPath) -> Iterator[int]:
     created: list[tuple[int, str]] = []
     try:
         for name in resolved.missing_names[:-1]:
-            with translate_os_errors(f"the folder {shorten_for_message(name)} cannot be made"):
+            with translate_os_errors(f"the folder {shorten_for_message(name)} cannot be created"):
                 try:
                     os.mkdir(name, 0o755, dir_fd=opened[-1])
                     created.append((opened[-1], name))
@@ -113,14 +113,6 @@ def unlink_if_exists(name: str, folder_fd: int) -> None:
         os.unlink(name, dir_fd=folder_fd)
     except FileNotFoundError:
         pass
-
-
-def name_exists(name: str, folder_fd: int) -> bool:
-    try:
-        os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def sync_folder_fd(folder_fd: int) -> None:

@@ -18,7 +18,6 @@ import msgspec
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.io.atomic_write import (
     create_missing_folders,
-    name_exists,
     open_for_listing,
     stage_file,
     sync_folder_fd,
@@ -234,7 +233,7 @@ class ConfinedFiles:
             if len(data) > bytes_max:
                 raise PathRefused(
                     f"{shorten_for_message(path)} has {opened.stat.st_size} bytes: "
-                    f"more than the {bytes_max} that this can take."
+                    f"more than the {bytes_max} that can be read at once."
                 )
             return data, opened
 
@@ -323,7 +322,7 @@ class ConfinedFiles:
             raise PathRefused(f"{shorten_for_message(path)} is {_describe_file_type(resolved.stat)}, not a file.")
         for name in resolved.missing_names:
             if (reason := find_name_problem(name)) is not None:
-                raise PathRefused(f"{shorten_for_message(name)} is no name for a new file: {reason}.")
+                raise PathRefused(f"{shorten_for_message(name)} is not a valid name for a new file: {reason}.")
 
     def _check_unchanged(
         self, path: str, folder_fd: int, resolved: ResolvedPath, expected_fingerprint: str | None
@@ -340,7 +339,7 @@ class ConfinedFiles:
             "" if current is None else compute_fingerprint(current)
         ):
             raise PathRefused(
-                f"{shorten_for_message(path)} was changed by another process meanwhile: read it again. It was left so."
+                f"{shorten_for_message(path)} was changed by another process: read it again. Nothing was changed."
             )
 
     def remove_file(self, path: str, *, expected_fingerprint: str | None = None, expected_path: str = "") -> str:
@@ -355,41 +354,16 @@ class ConfinedFiles:
                 current = os.stat(resolved.name, dir_fd=resolved.folder_fd, follow_symlinks=False)
                 if expected_fingerprint is not None and compute_fingerprint(current) != expected_fingerprint:
                     raise PathRefused(
-                        f"{shorten_for_message(path)} was changed by another process meanwhile. It was left so."
+                        f"{shorten_for_message(path)} was changed by another process meanwhile. Nothing was changed."
                     )
                 os.unlink(resolved.name, dir_fd=resolved.folder_fd)
             sync_folder_fd(resolved.folder_fd)
             return resolved.path
 
-    def move_file(self, old: str, new: str) -> tuple[str, str]:
-        """Move a file to a path where nothing exists; return both real paths."""
-        with (
-            self.resolve(old, follow_symlinks=False, for_writing=True) as source,
-            self.resolve(new, follow_symlinks=False, for_writing=True) as target,
-        ):
-            if source.stat is None:
-                raise self._build_path_missing(old, source)
-            if source.is_folder:
-                raise PathRefused(f"{shorten_for_message(old)} is a folder: only files are moved.")
-            if target.stat is not None:
-                raise PathRefused(f"{shorten_for_message(new)} is there already.")
-            self._check_target(new, target)
-            with (
-                create_missing_folders(target) as folder_fd,
-                translate_os_errors(f"{shorten_for_message(old)} cannot be moved"),
-            ):
-                with _replace_lock:
-                    if name_exists(target.name, folder_fd):
-                        raise PathRefused(f"{shorten_for_message(new)} is there already.")
-                    os.rename(source.name, target.name, src_dir_fd=source.folder_fd, dst_dir_fd=folder_fd)
-                sync_folder_fd(folder_fd)
-            sync_folder_fd(source.folder_fd)
-            return source.path, target.path
-
 
 def _check_same_path(path: str, resolved: ResolvedPath, expected_path: str) -> None:
     if expected_path and expected_path != resolved.path:
-        raise PathRefused(f"{shorten_for_message(path)} leads elsewhere than a moment ago. Nothing was changed.")
+        raise PathRefused(f"{shorten_for_message(path)} no longer resolves to the same file. Nothing was changed.")
 
 
 def _list_roots(folders: SessionFolders) -> Iterator[tuple[str, bool]]:

@@ -144,7 +144,7 @@ async def _resolve_checked(url: ParsedUrl, rules: FetchRules, resolve: HostResol
     """Resolve the host and check all its addresses. One forbidden address refuses the host: an honest host has none."""
     is_private_allowed = f"{url.host}:{url.port}" in rules.private_hosts
     if not is_web_port(url.port) and not is_private_allowed:
-        raise AddressRefused(f"Port {url.port} is not one of web servers, and is not fetched from.")
+        raise AddressRefused(f"Port {url.port} is not a port of web servers, so nothing is fetched from it.")
     if url.is_ip_address:
         addresses: Sequence[str] = (url.host,)
     else:
@@ -157,7 +157,7 @@ async def _resolve_checked(url: ParsedUrl, rules: FetchRules, resolve: HostResol
     if not is_private_allowed and (forbidden := [address for address in addresses if not is_public(address)]):
         raise AddressRefused(
             f"{_shorten(url.host)} is {_shorten(forbidden[0])}, an address of a private or special network, "
-            "and is not fetched from."
+            "so nothing is fetched from it."
         )
     return list(addresses[:ADDRESSES_MAX])
 

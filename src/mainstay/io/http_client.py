@@ -92,7 +92,7 @@ async def send_request(
                 visited.append(parsed.url)
                 parsed = _resolve_same_origin(parsed, location.encode("latin-1").decode("utf-8", "replace"))
                 if not request.is_redirect_allowed(parsed.target):
-                    raise AddressRefused("It redirects to where nothing may be asked, which is not followed.")
+                    raise AddressRefused("It redirects to an address that is not in scope, which is not followed.")
     except TimeoutError:
         raise FetchFailed(f"{parsed.host} did not answer within {rules.timeout_s:g} s.") from None
 
@@ -110,7 +110,7 @@ def has_same_origin(first: ParsedUrl, second: ParsedUrl) -> bool:
 
 def _build_wire_request(request: HttpRequest) -> HttpRequestWithoutUrl:
     if request.method not in METHODS:
-        raise HttpRequestRefused(f"{request.method[:20]!r} is none of {', '.join(METHODS)}.")
+        raise HttpRequestRefused(f"{request.method[:20]!r} is not one of {', '.join(METHODS)}.")
     if request.body is not None and len(request.body) > BODY_BYTES_MAX:
         raise HttpRequestRefused(
             f"The body has {len(request.body)} bytes: more than the {BODY_BYTES_MAX} that are sent."
@@ -128,10 +128,10 @@ def check_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str]
     for name, value in headers:
         key = name.lower()
         if not _HEADER_NAME.fullmatch(name):
-            raise HttpRequestRefused(f"{name[:60]!r} is no name of a header.")
+            raise HttpRequestRefused(f"{name[:60]!r} is not a valid header name.")
         if not _HEADER_VALUE.fullmatch(value) or value != value.strip(" "):
             raise HttpRequestRefused(
-                f"The value of the header {name} holds line breaks or characters that cannot be sent."
+                f"The value of the header {name} contains line breaks or characters that cannot be sent."
             )
         if key in _RESERVED_HEADERS or key in OVERRIDE_HEADERS:
             raise HttpRequestRefused(f"The header {name} cannot be set.")

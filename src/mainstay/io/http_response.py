@@ -40,7 +40,7 @@ class HttpResponseReader:
             if parsed := self._parser.feed_head(raw):
                 head, self._unparsed = parsed
                 return head
-        raise ConnectionBroken("the server sent no HTTP head")
+        raise ConnectionBroken("the server sent no HTTP response")
 
     async def read_body(self, head: ResponseHead, bytes_max: int) -> bytes:
         """Read the body, decompressed. Neither form may exceed `bytes_max`. Raises FetchFailed, too."""
@@ -70,7 +70,7 @@ class HttpResponseReader:
             elif parser.ends_with_connection:
                 return
             else:
-                raise ConnectionBroken("the answer ended before it was whole")
+                raise ConnectionBroken("the answer is incomplete")
 
 
 class _Decompressor:
@@ -87,17 +87,17 @@ class _Decompressor:
             out = self._stream.decompress(data, bytes_max + 1)
         except zlib.error:
             if not self._may_be_raw:
-                raise FetchFailed("The answer cannot be unpacked.") from None
+                raise FetchFailed("The answer cannot be decompressed.") from None
             self._may_be_raw, self._stream = False, zlib.decompressobj(-15)
             return self.decompress(data, bytes_max)
         self._may_be_raw = False
         if len(out) > bytes_max:
-            raise ResponseTooLarge("Unpacked, the answer is larger than can be fetched.")
+            raise ResponseTooLarge("The decompressed answer is larger than the limit.")
         return out
 
     def check_finished(self) -> None:
         if not self._stream.eof:
-            raise FetchFailed("The answer ended before it was whole.")
+            raise FetchFailed("The answer is incomplete.")
 
 
 def _create_decompressor(coding: str) -> _Decompressor | None:
@@ -108,7 +108,7 @@ def _create_decompressor(coding: str) -> _Decompressor | None:
             return _Decompressor("gzip")
         case "deflate":
             return _Decompressor("deflate")
-    raise FetchFailed("The server packs its answer in a way that nobody asked for.")
+    raise FetchFailed("The server uses an unsupported content encoding.")
 
 
 def _build_too_large(bytes_max: int) -> ResponseTooLarge:

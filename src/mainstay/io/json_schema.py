@@ -96,7 +96,7 @@ def _find_value_problem(value: object) -> str | None:
         if any(is_huge_int(node) for node in level):
             return "a number in it is too long"
         if any(_has_lone_surrogate(text) for node in level for text in (node if isinstance(node, dict) else (node,))):
-            return "it holds half a character"
+            return "it contains half a character (a lone surrogate)"
         level = [child for node in level for child in iter_children(node)]
         if not level:
             return None

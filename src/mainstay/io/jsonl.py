@@ -101,7 +101,7 @@ class _DuplicateFilter:
 
     def summarize(self) -> str:
         same = (
-            f"{_format_line_numbers(self._identical_lines)} an earlier line once more, left out"
+            f"{_format_line_numbers(self._identical_lines)} the same content as an earlier line, left out"
             if self._identical_lines
             else ""
         )

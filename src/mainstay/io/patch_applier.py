@@ -77,7 +77,7 @@ def _locate_hunk(lines: Sequence[str], hunk: Hunk, first: int, location: str) ->
         if hint is not None and abs(nearest[0] - hint) < abs(nearest[1] - hint):
             return nearest[0]
         places = ", ".join(str(at + 1) for at in matches[:MATCHES_MAX])
-        raise PatchRefused(f"{location} fits at lines {places}: give more lines around it. Nothing was changed.")
+        raise PatchRefused(f"{location} matches at lines {places}: give more lines of context. Nothing was changed.")
     return _locate_loosely(lines, hunk, first, location)
 
 
@@ -91,11 +91,11 @@ def _locate_loosely(lines: Sequence[str], hunk: Hunk, first: int, location: str)
         if matches:
             places = ", ".join(str(at + 1) for at in matches)
             raise PatchRefused(
-                f"{location} is nowhere exactly so, and but for white space at lines {places}. Nothing was changed."
+                f"{location} has no exact match; apart from white space, lines {places} match. Nothing was changed."
             )
     if _find_lines(lines, hunk.old_lines, 0, _LOOSER_NORMALIZERS[-1], None):
         raise PatchRefused(
-            f"{location} fits only before the change that comes first: put them in order. Nothing was changed."
+            f"{location} matches only before the preceding change: put the changes in order. Nothing was changed."
         )
     first_line = next((line for line in hunk.old_lines if line.strip()), "")
     raise PatchRefused(
@@ -106,7 +106,7 @@ def _locate_loosely(lines: Sequence[str], hunk: Hunk, first: int, location: str)
 def _locate_insertion(lines: Sequence[str], hunk: Hunk, first: int, location: str) -> int:
     if hunk.start_line is not None:
         if not first <= hunk.start_line <= len(lines):
-            raise PatchRefused(f"{location}: there is no line {hunk.start_line} to come after. Nothing was changed.")
+            raise PatchRefused(f"{location}: there is no line {hunk.start_line} to insert after. Nothing was changed.")
         return hunk.start_line
     return first if hunk.anchor and not hunk.is_at_end else len(lines)
 

@@ -138,7 +138,7 @@ def _parse_update(path: str, body: Sequence[str]) -> FilePatch:
         else:
             lines.append(line)
     if not hunks and not to:
-        raise PatchRefused(f"*** Update File: {_shorten(path)} says no change.")
+        raise PatchRefused(f"*** Update File: {_shorten(path)} contains no change.")
     return FilePatch(kind="update", path=path, new_path=to, hunks=tuple(hunks))
 
 
@@ -185,14 +185,14 @@ def _parse_unified(lines: Sequence[str]) -> Iterator[FilePatch]:
         elif (match := re.match(r"(rename from|rename to|new file mode|new mode) (.+)", line)) is not None:
             git_headers[match[1]] = match[2].strip()
         elif line.startswith(("GIT binary patch", "Binary files ")):
-            raise PatchRefused("The patch holds binary data, which only text can be changed by.")
+            raise PatchRefused("The patch contains binary data; patches can change only text.")
         elif line.startswith("--- ") and at + 1 < len(lines) and lines[at + 1].startswith("+++ "):
             file_patch, at = _parse_unified_file(lines, at, git_headers)
             git_headers = {}
             yield file_patch
             continue
         elif line.startswith("@@ "):
-            raise PatchRefused(f"Line {at + 1} of the patch: no --- and +++ line says which file this is of.")
+            raise PatchRefused(f"Line {at + 1} of the patch: no --- and +++ lines name the file of this change.")
         at += 1
     yield from _parse_pure_rename(git_headers)
 
@@ -202,7 +202,7 @@ def _parse_pure_rename(git_headers: dict[str, str]) -> Iterator[FilePatch]:
     if "rename from" in git_headers and "rename to" in git_headers:
         yield FilePatch(kind="update", path=git_headers["rename from"], new_path=git_headers["rename to"])
     elif git_headers:
-        raise PatchRefused("Modes of files are not changed by patches, nor are empty files made.")
+        raise PatchRefused("Patches cannot change file modes or create empty files.")
 
 
 def _parse_unified_file(lines: Sequence[str], at: int, git_headers: dict[str, str]) -> tuple[FilePatch, int]:
@@ -227,7 +227,7 @@ def _parse_unified_file(lines: Sequence[str], at: int, git_headers: dict[str, st
             content = content[:-1]
         mode = git_headers.get("new file mode", "")
         if mode.startswith("120"):
-            raise PatchRefused(f"{_shorten(new)}: patches do not make links.")
+            raise PatchRefused(f"{_shorten(new)}: patches cannot create links.")
         return FilePatch(
             kind="add", path=_check_path(new, line), content=content, is_executable=mode.endswith("755")
         ), at

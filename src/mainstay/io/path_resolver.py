@@ -301,13 +301,13 @@ def to_absolute_path(path: str, cwd: str) -> str:
     if not path.strip():
         raise PathRefused("An empty path names no file.")
     if "\0" in path:
-        raise PathRefused("A path cannot hold a NUL character.")
+        raise PathRefused("A path must not contain a NUL character.")
     if path == "~" or path.startswith("~/"):
         raise PathRefused("~ is not expanded: write the path from the working folder, or from /.")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
-        raise PathRefused("This path is not text: it holds half characters.") from None
+        raise PathRefused("This path is not valid text: it contains half characters (lone surrogates).") from None
     if size > PATH_BYTES_MAX or any(len(step.encode()) > NAME_BYTES_MAX for step in path.split("/")):
         raise PathRefused(f"{shorten_for_message(path)} is longer than a path or a name can be.")
     return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
@@ -316,9 +316,9 @@ def to_absolute_path(path: str, cwd: str) -> str:
 def find_name_problem(name: str) -> str | None:
     """Return why a new file must not get this name (it could be mistaken for another), or None if it may."""
     if not name.isprintable():
-        return "it holds control or invisible characters"
+        return "it contains control or invisible characters"
     if "\\" in name:
-        return "it holds a backslash; folders are separated by /"
+        return "it contains a backslash; folders are separated by /"
     if name != name.strip() or name.endswith("."):
         return "it begins or ends with a space, or ends with a dot"
     plain = unicodedata.normalize("NFKC", name)

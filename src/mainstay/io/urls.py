@@ -98,7 +98,7 @@ def parse_url(url: str) -> ParsedUrl:
     if len(url) > URL_CHARS_MAX:
         raise AddressRefused(f"The address is longer than {URL_CHARS_MAX} characters.")
     if any(char <= " " or char in "\\\x7f" or unicodedata.category(char) in ("Cc", "Cf", "Cs") for char in url):
-        raise AddressRefused("The address holds spaces, backslashes or invisible characters.")
+        raise AddressRefused("The address contains spaces, backslashes or invisible characters.")
     match = _URL.fullmatch(url)
     if match is None:
         raise AddressRefused("Only addresses that begin with http:// or https:// can be fetched.")
@@ -118,7 +118,7 @@ def resolve_redirect(base: ParsedUrl, location: str) -> ParsedUrl:
     try:
         joined = urljoin(base.url, location.strip(" "))
     except ValueError:
-        raise AddressRefused("It redirects to something that is no address.") from None
+        raise AddressRefused("It redirects to something that is not a valid address.") from None
     try:
         target = parse_url(joined)
     except AddressRefused as error:
@@ -132,7 +132,7 @@ def _parse_authority(authority: str, scheme: str) -> tuple[str, int]:
     if authority.startswith("["):
         inner, bracket, rest = authority[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise AddressRefused("The host of this address cannot be read.")
+            raise AddressRefused("The host of this address is not valid.")
         return _parse_ipv6(inner), _parse_port(rest[1:], scheme)
     host, _, port = authority.partition(":")
     return _parse_host(host), _parse_port(port, scheme)
@@ -142,7 +142,7 @@ def _parse_port(text: str, scheme: str) -> int:
     if not text:
         return DEFAULT_PORTS[scheme]
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) <= 65535):
-        raise AddressRefused("The port of this address is no number from 1 to 65535.")
+        raise AddressRefused("The port of this address is not a number from 1 to 65535.")
     return int(text)
 
 
@@ -152,23 +152,23 @@ def _parse_ipv6(text: str) -> str:
     try:
         return str(ipaddress.IPv6Address(text))
     except ValueError:
-        raise AddressRefused("The host of this address cannot be read.") from None
+        raise AddressRefused("The host of this address is not valid.") from None
 
 
 def _parse_host(text: str) -> str:
     """Return the host in the form given to the resolver. Refuses ambiguous names and non-canonical IP addresses."""
     if not text or len(text) > HOST_CHARS_MAX or "%" in text:
-        raise AddressRefused("The host of this address cannot be read.")
+        raise AddressRefused("The host of this address is not valid.")
     if _IDNA_DEVIATIONS.intersection(text):
         raise AddressRefused("This host's name can be read in two ways: write it in its xn-- form.")
     try:
         host = text.lower() if text.isascii() else text.encode("idna").decode().lower()
     except UnicodeError:
-        raise AddressRefused("The host of this address cannot be read.") from None
+        raise AddressRefused("The host of this address is not valid.") from None
     host = host.removesuffix(".")
     labels = host.split(".")
     if len(host) > HOST_CHARS_MAX or not all(_HOST_LABEL.fullmatch(label) for label in labels):
-        raise AddressRefused("The host of this address cannot be read.")
+        raise AddressRefused("The host of this address is not valid.")
     if _NUMERIC_LABEL.fullmatch(labels[-1]):  # resolvers read such a host as an IP address
         if not _DOTTED_QUAD.fullmatch(host) or any(int(label) > 255 for label in labels):
             raise AddressRefused("A numeric host must be written as four decimal numbers, such as 93.184.216.34.")

@@ -169,7 +169,9 @@ def _decode_source(text: str | bytes, bytes_max: int) -> str:
         try:
             size = len(text.encode("utf-8"))
         except UnicodeEncodeError as error:
-            raise YamlRefused("the text holds half a character", text.count("\n", 0, error.start) + 1) from None
+            raise YamlRefused(
+                "the text contains half a character (a lone surrogate)", text.count("\n", 0, error.start) + 1
+            ) from None
         if size > bytes_max:
             raise YamlRefused(f"the text is larger than {bytes_max} bytes", 1)
         source = text
@@ -200,7 +202,7 @@ def _parse_events(source: str, *, strict: bool = False) -> Generator[Event, None
 
 def _check_strict_style(event: Event) -> None:
     if getattr(event, "tag", None) is not None:
-        raise YamlRefused("a tag (!) stands before a value; put it in quotes if it is text", _line_number(event))
+        raise YamlRefused("a value begins with a tag (!); put it in quotes if it is text", _line_number(event))
     if getattr(event, "anchor", None) is not None:
         raise YamlRefused("an anchor (&) or alias (*) is used; put it in quotes if it is text", _line_number(event))
     if getattr(event, "flow_style", False):

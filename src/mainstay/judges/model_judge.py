@@ -127,7 +127,7 @@ async def _stream_reply(provider: Provider, context: Context, call: BudgetedCall
                     case StreamFinished(reason=FinishReason.FILTERED):
                         raise NoVerdict("its provider withheld the verdict")
                     case StreamFinished() if length > REPLY_CHARS_MAX:
-                        raise NoVerdict(f"it said more than {REPLY_CHARS_MAX} characters instead of a verdict")
+                        raise NoVerdict(f"it wrote more than {REPLY_CHARS_MAX} characters instead of a verdict")
                     case StreamFinished():
                         return "".join(texts)
-    raise StreamBroken("the verdict stopped in the middle")
+    raise StreamBroken("the verdict is incomplete")

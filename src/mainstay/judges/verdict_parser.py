@@ -32,7 +32,7 @@ def parse_verdict(reply: str, *material: str) -> tuple[float, str]:
     An object that occurs in the `material` was copied from there and is no verdict.
     """
     if len(reply) > REPLY_CHARS_MAX:
-        raise NoVerdict(f"it said more than {REPLY_CHARS_MAX} characters instead of a verdict")
+        raise NoVerdict(f"it wrote more than {REPLY_CHARS_MAX} characters instead of a verdict")
     matches = [(at, end, value) for at, end, value in _find_objects(reply) if "score" in value]
     if not matches:
         raise NoVerdict("it gave no verdict")
@@ -41,7 +41,7 @@ def parse_verdict(reply: str, *material: str) -> tuple[float, str]:
     [(at, end, verdict)] = matches
     bare = _normalize(reply[at:end])
     if any(bare in _normalize(text) for text in material):
-        raise NoVerdict("its verdict stands just so in what it was shown")
+        raise NoVerdict("its verdict is copied from the material that it was shown")
     score, reason = parse_score(verdict["score"]), verdict.get("reason", "")
     if any(_has_other_score(around, score) for around in (reply[:at], reply[end:])):
         raise NoVerdict("it gave more than one verdict")
@@ -59,9 +59,9 @@ def parse_score(value: object) -> float:
         try:
             value = float(value)
         except ValueError:
-            raise NoVerdict("its score is no number") from None
+            raise NoVerdict("its score is not a number") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise NoVerdict("its score is no number")
+        raise NoVerdict("its score is not a number")
     if not 0 <= value <= 1:  # also NaN
         raise NoVerdict("its score is not between 0 and 1")
     return float(value)
@@ -85,7 +85,7 @@ def parse_function_result(value: object) -> tuple[float, str]:
 def check_score(result: object, judge: str, weight: float) -> Score:
     """Validate what a custom judge returned. Valid usage and cost are kept, even if the score is invalid."""
     if not isinstance(result, Score):
-        return Score(judge, error=f"it gave back {type(result).__name__}, not a Score", weight=weight)
+        return Score(judge, error=f"it returned {type(result).__name__}, not a Score", weight=weight)
     usage, cost = result.usage, result.cost
     if not (isinstance(usage, Usage) and all(_is_count(getattr(usage, name)) for name in usage.__struct_fields__)):
         usage = None

@@ -93,11 +93,11 @@ class PluginStateClient:
         import grpc
 
         if self._loop is not asyncio.get_running_loop():
-            raise StateRefused("state is there for the actions of a plugin that serves; nothing serves here")
+            raise StateRefused("state is available only to the actions of a running plugin")
         if self._channel is None:
             path = os.environ.get(STATE_SOCKET)
             if not path:
-                raise StateRefused(f"nothing can be kept here: {STATE_SOCKET} is not set")
+                raise StateRefused(f"state is not available: {STATE_SOCKET} is not set")
             self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=[("grpc.enable_http_proxy", 0)])
         call = self._channel.unary_unary(f"{STATE_SERVICE}/{method}")
         try:
@@ -111,7 +111,7 @@ class PluginStateClient:
     def _run_blocking(self, coroutine: Coroutine[object, None, T]) -> T:
         if self._loop is None:
             coroutine.close()
-            raise StateRefused("state is there for the actions of a plugin that serves; nothing serves here")
+            raise StateRefused("state is available only to the actions of a running plugin")
         if asyncio._get_running_loop() is not None:
             coroutine.close()
             raise RuntimeError("an async action must not block: use `await state.aget(…)` instead of `state.get(…)`")

@@ -44,12 +44,12 @@ class SubAgentRunner:
         """Build the child's first event; a child never has a tool that its parent does not have."""
         depth = parent.spawned.depth + 1 if parent.spawned is not None else 1
         if depth > self._services.limits.spawn_depth_max:
-            raise InputRefused("a sub-agent cannot send sub-agents of its own here; do it yourself, or report back")
+            raise InputRefused("a sub-agent cannot start sub-agents of its own here; do it yourself, or report back")
         offered = {tool.name for tool in self._services.tools.callable_tools}
         has = offered if parent.spawned is None else offered & set(parent.spawned.tools)
         wanted = SUB_AGENT_TOOLS if task.tools is None else task.tools
         if task.tools is not None and (missing := [name for name in wanted if name not in has]):
-            raise InputRefused(f"a sub-agent cannot have what you do not have: {', '.join(missing)}")
+            raise InputRefused(f"a sub-agent cannot have tools that you do not have: {', '.join(missing)}")
         tools = tuple(name for name in wanted if name in has)
         return Spawned(
             task.session,
@@ -96,7 +96,7 @@ def _build_report(reply: Reply | None, child: Session) -> SubAgentResult:
         case other:
             text, ok = f"The sub-agent ended without a report ({type(other).__name__}).", False
     return SubAgentResult(
-        text=text or "The sub-agent said nothing.",
+        text=text or "The sub-agent returned no text.",
         ok=ok,
         usage=child.usage,
         cost=child.cost,

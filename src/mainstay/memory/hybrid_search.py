@@ -45,7 +45,7 @@ VECTOR_WEIGHT = 1.0  # of a similarity, as that of a full-text match; an embedde
 # neighbour's distance: its share; the next message may be the answer
 NEIGHBOUR_SHARES = {-2: 0.2, -1: 0.3, 1: 0.5, 2: 0.2}
 HITS_PER_MEMORY = 3  # at most one hit in this many is a memory
-TEXT_ONLY = "search was by words only"
+TEXT_ONLY = "only full-text search was used"
 
 _COMBINING_MARKS = re.compile("[\u0300-\u036f]+")
 
@@ -208,7 +208,7 @@ async def _find_nearest(
     try:
         spots = await _nearest_filtered(tiers.messages, tiers.vectors, vector, query, limit)
     except InputRefused:  # the stored vectors have another model's dimensions
-        return [], f"{TEXT_ONLY}: messages are being given vectors of {embedder.name}"
+        return [], f"{TEXT_ONLY}: the vectors of {embedder.name} are still being computed"
     if not spots and not await tiers.vectors.count():
         return [], f"{TEXT_ONLY}: no message has a vector yet"
     return spots, ""
@@ -234,7 +234,7 @@ async def _embed_query(embedder: Embedder, text: str) -> tuple[bytes, str]:
     except EmbedderMissing as error:
         return b"", f"{TEXT_ONLY}: {error}"
     except MainstayError as error:
-        return b"", f"{TEXT_ONLY}: {embedder.name} cannot be asked at the moment ({error})"
+        return b"", f"{TEXT_ONLY}: {embedder.name} cannot be used at the moment ({error})"
 
 
 def _has_filters(query: MemoryQuery) -> bool:

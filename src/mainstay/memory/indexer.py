@@ -78,7 +78,7 @@ class MemoryIndexer:
         if embedder is not None and tiers.vectors is not None:
             self._vector_indexer = VectorIndexer(store, tiers.vectors, embedder, clock, self._set_note)
         elif embedder is not None:
-            self.note = "search is by words only: sqlite-vec is not installed (pip install -e '.[memory]')"
+            self.note = "only full-text search is used: sqlite-vec is not installed (pip install -e '.[memory]')"
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- public ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -211,10 +211,6 @@ class WorkflowIndex:
     def add_all(self, memories: Iterable[Memory]) -> None:
         for memory in memories:
             self.add(memory)
-
-    def keep_only(self, ids: Collection[str]) -> None:
-        """Remove all workflows but these."""
-        self.remove([id for id in self._entries if id not in ids])
 
     def add(self, memory: Memory) -> None:
         """Add a workflow. Of several with the same request and steps, the newest is kept.

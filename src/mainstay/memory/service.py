@@ -338,7 +338,8 @@ class MemoryService:
             vectors=await vectors.count() if vectors is not None else 0,
             vector_model=self._embedder.name if self._embedder is not None and vectors is not None else "",
             behind=await self._indexer.count_unindexed(),
-            note=self._indexer.note or ("" if vectors is not None else "search is by words only: vectors are off"),
+            note=self._indexer.note
+            or ("" if vectors is not None else "only full-text search is used: vectors are off"),
         )
 
     # --- helpers ---------------------------------------------------------------------------------
@@ -416,5 +417,5 @@ class MemoryService:
         size = sum(len(other.text.encode()) for other in others) + len(memory.text.encode())
         if size > PINNED_BYTES_MAX:
             raise InputRefused(
-                f"what is pinned would have {size} bytes, and at most {PINNED_BYTES_MAX} can be; unpin something first"
+                f"pinned memories would have {size} bytes, and the limit is {PINNED_BYTES_MAX}; unpin something first"
             )

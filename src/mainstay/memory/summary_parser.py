@@ -55,7 +55,7 @@ def parse_summary(answer: str, passage: SummaryRequest, prompt_texts: Sequence[s
     if fenced := _CODE_FENCE.fullmatch(text):
         text = fenced[1].strip()
     if not text:
-        raise SummaryUnusable("the summary came back empty")
+        raise SummaryUnusable("the summary is empty")
     summary, facts = _parse_json(text) or _salvage_json(text) or (_check_prose(text), [])
     summary = _check_summary(summary, passage, prompt_texts)
     return summary, tuple(_parse_facts(facts, passage)) if passage.extract_facts and passage.messages else ()
@@ -84,7 +84,7 @@ def _parse_json(text: str) -> tuple[str, object] | None:
             if isinstance(summary, list) and all(isinstance(line, str) for line in summary):
                 summary = "\n".join(summary)
             if not isinstance(summary, str):
-                raise SummaryUnusable("the summary came back in a shape that cannot be used")
+                raise SummaryUnusable("the summary has the wrong form")
             return summary, document.get("facts")
     return None
 
@@ -118,7 +118,7 @@ def _check_prose(text: str) -> str:
     spaced = words >= 4 and len(text) <= 25 * words
     unspaced = not text.isascii() and len(text) >= 12  # some scripts have no spaces
     if text[0] in "{[<`" or '"summary"' in text or plain < 0.7 * len(text) or not (spaced or unspaced):
-        raise SummaryUnusable("the summary came back as something that is neither JSON nor plain text")
+        raise SummaryUnusable("the summary is neither JSON nor plain text")
     return text
 
 
@@ -128,16 +128,16 @@ def _check_prose(text: str) -> str:
 def _check_summary(text: str, passage: SummaryRequest, prompt_texts: Sequence[str]) -> str:
     text = _replace_control_chars(text).strip()
     if not any(char.isalnum() for char in text):
-        raise SummaryUnusable("the summary came back empty")
+        raise SummaryUnusable("the summary is empty")
     if len(text) < 500 and _REFUSAL.match(text):
         raise SummaryUnusable("the model declined to write a summary")
     if _is_echo(text, prompt_texts):
         raise SummaryUnusable("the model repeated what it was given instead of a summary")
     words = text.split()
     if len(words) > 60 and len(set(words)) < len(words) / 12:
-        raise SummaryUnusable("the summary came back as the same words over and over")
+        raise SummaryUnusable("the summary repeats the same words")
     if len(text) < 20 and sum(len(message.text) for message in passage.messages) > _LARGE_PASSAGE_CHARS:
-        raise SummaryUnusable("the summary came back with next to nothing in it")
+        raise SummaryUnusable("the summary has almost no content")
     tokens = size_bytes(text) / BYTES_PER_TOKEN
     if tokens > max(passage.tokens_max, 1) * LENGTH_FACTOR_MAX:
         raise SummaryUnusable(

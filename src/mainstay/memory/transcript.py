@@ -11,7 +11,6 @@ TEXT_CHARS_MAX = 6000  # of one message, before scaling down to fit
 RESULT_CHARS_MAX = 1500
 CALL_CHARS_MAX = 300
 _SCALES = (1.0, 0.5, 0.25, 0.1, 0.04)
-_OUTLINE_CHARS = 80
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")  # line separators are handled by splitlines
 
 

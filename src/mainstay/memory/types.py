@@ -143,7 +143,7 @@ def memory_to_hit(memory: Memory, score: float = 0.0) -> SearchHit:
 
 
 def unknown_id_message(id: str) -> str:
-    return f"there is nothing under {quote_id(id)}; an id looks like session#12, or is one that a search gave"
+    return f"nothing has the id {quote_id(id)}; an id looks like session#12, or comes from a search"
 
 
 def quote_id(id: str) -> str:
@@ -210,7 +210,7 @@ def check_memory_tags(tags: Sequence[str]) -> tuple[str, ...]:
     if any(len(tag) > TAG_CHARS_MAX for tag in unique):
         raise InputRefused(f"a tag has at most {TAG_CHARS_MAX} characters")
     if WORKFLOW_TAG in unique:
-        raise InputRefused(f"the tag {WORKFLOW_TAG!r} is for what turns did; choose another")
+        raise InputRefused(f"the tag {WORKFLOW_TAG!r} is reserved for recorded workflows; choose another")
     return unique
 
 

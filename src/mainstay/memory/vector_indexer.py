@@ -100,7 +100,7 @@ class VectorIndexer:
         error = await catch_error(self._load_model())
         if isinstance(error, EmbedderMissing):
             self._model_missing = True
-            self._on_note(f"search is by words only: {error}")
+            self._on_note(f"only full-text search is used: {error}")
         elif error is not None:
             self._record_failure(error)
             return False
@@ -117,7 +117,7 @@ class VectorIndexer:
     def _record_failure(self, error: Exception) -> None:
         self._retry_delay_s = min(max(self._retry_delay_s * 2, RETRY_S), RETRY_MAX_S)
         self._paused_until = self._clock.monotonic() + self._retry_delay_s
-        self._on_note(f"search is by words only for now: {error}")
+        self._on_note(f"only full-text search is used for now: {error}")
         log.warning("embedding failed, retrying in %g s: %s: %s", self._retry_delay_s, type(error).__name__, error)
 
     def _clear_failure(self) -> None:

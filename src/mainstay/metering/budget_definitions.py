@@ -130,7 +130,7 @@ def describe_refusal(budget: SpendingBudget, name: str, spent: int, now_ms: int,
         return f"{subject} is too small for a call that can take {format_amount(budget.kind, needed)}"
     renewed = period_end_ms(budget.period, now_ms)
     if renewed:
-        after = f"it frees at {format_time(renewed)}"
+        after = f"it renews at {format_time(renewed)}"
     else:
         after = "the next turn has its own" if budget.scope == "turn" else "another session has its own"
     if needed and left > 0:

@@ -281,4 +281,4 @@ def build_exhausted_error(applied: AppliedBudget, now_ms: int, needed: int = 0) 
 
 def describe_blocker(applied: AppliedBudget) -> str:
     """Describe why a request waits."""
-    return f"{describe_budget(applied.budget, applied.counter.name)}: calls under way have all of it that is left"
+    return f"{describe_budget(applied.budget, applied.counter.name)}: running calls have reserved all that is left"

@@ -311,7 +311,7 @@ class RateLimiter:
         self.dispatch()
         limit, weight = round(left.limit), round(permit.weigh(left.kind))
         return ContextTooLong(
-            f"{self.provider_name} takes at most {limit} tokens at once from this account, "
+            f"{self.provider_name} accepts at most {limit} tokens at once from this account, "
             f"and this call has about {weight}",
             window=limit,
         )
@@ -356,7 +356,7 @@ class RateLimiter:
         if now >= self._paused_until or self._blocked_until <= permit.deadline:
             return None
         return _build_final_error(
-            f"{self.provider_name} takes no calls for {format_span(self._blocked_until - now)}",
+            f"{self.provider_name} accepts no calls for {format_span(self._blocked_until - now)}",
             self._blocked_until - now,
         )
 
@@ -378,7 +378,7 @@ class RateLimiter:
             elif now >= permit.deadline:
                 self.queue.remove(permit)
                 waited = format_span(now - permit.created_at)
-                message = f"{self.provider_name} had no room for this call within {waited}"
+                message = f"the rate limit of {self.provider_name} did not allow this call within {waited}"
                 permit.wake(_build_final_error(message, None))
             elif (
                 permit.on_wait is not None
@@ -396,7 +396,7 @@ def _describe_wait(provider_name: str, ahead: int, paused_s: float) -> str:
     others = f"{ahead} call{'s are' if ahead > 1 else ' is'} ahead" if ahead else ""
     if paused_s > 0:
         return f"{provider_name} asks to slow down{f'; {others}' if others else ''}"
-    return f"{provider_name} has no room for more at the moment{f': {others}' if others else ''}"
+    return f"the rate limit of {provider_name} is reached at the moment{f': {others}' if others else ''}"
 
 
 def _build_final_error(sentence: str, retry_after_s: float | None) -> RateLimited:

@@ -212,9 +212,9 @@ class _ProviderAttempt:
     def _build_circuit_open(self) -> CircuitOpen:
         name, closed_s = self._provider.model().name, self._breaker.open_for_s()
         if closed_s > 0:
-            sentence = f"{name} failed too often and is left alone for {max(closed_s, 1):.0f} s"
+            sentence = f"{name} failed too often and is not called for {max(closed_s, 1):.0f} s"
             return CircuitOpen(sentence, retry_after_s=closed_s)
-        return CircuitOpen(f"{name} failed too often, and another call finds out whether it works again")
+        return CircuitOpen(f"{name} failed too often; another call is testing whether it works again")
 
     def remaining_pieces(self) -> AsyncIterator[Piece]:
         assert self._stream is not None, "start_stream comes first"
@@ -297,7 +297,7 @@ class _RetryWait:
 def name_pause(error: ProviderError) -> None:
     """Add to the error's sentence how long the provider takes no calls: it is raised because that is too long."""
     if error.retry_after_s:
-        error.args = (f"{error}; it takes no calls for {format_span(error.retry_after_s)}",)
+        error.args = (f"{error}; it accepts no calls for {format_span(error.retry_after_s)}",)
 
 
 def compute_delay_s(

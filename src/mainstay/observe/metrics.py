@@ -17,7 +17,6 @@ import msgspec
 
 SERIES_MAX = 200  # time series of one metric
 OTHER_LABEL = "other"
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # The buckets that OpenTelemetry's conventions for generative AI recommend.
 DURATION_BUCKETS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)

@@ -115,7 +115,7 @@ def find_approval(caller: Caller, runtime: Runtime, id: str) -> PendingApproval:
     for pending in runtime.services.approvals:
         if pending.asked.id == id and caller.session_name(pending.session) is not None:
             return pending
-    raise ApprovalUnknown(f"no approval waits under {id[:40]!r}; it was answered, or it expired")
+    raise ApprovalUnknown(f"no approval {id[:40]!r} is pending; it was answered, or it expired")
 
 
 def required_role(runtime: Runtime, tool: str) -> ApprovalRole:

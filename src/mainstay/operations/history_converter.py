@@ -10,7 +10,7 @@ from mainstay.core.input_envelope import IMPORT_ORIGINS
 from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 
-RESULT_MISSING = "Outcome unknown: the conversation was brought from elsewhere without this call's result."
+RESULT_MISSING = "Outcome unknown: the imported conversation does not contain this call's result."
 _RESULT_ORIGIN = format_origin("import", untrusted=True)
 PartRedactor = Callable[[AnyPart], AnyPart]
 

@@ -44,8 +44,8 @@ class PatternTemplate(msgspec.Struct, frozen=True):
                 excerpt = " ".join(match[0].split())
                 excerpt = excerpt if len(excerpt) <= _SHOWN_CHARS else f"{excerpt[:_SHOWN_CHARS]}…"
                 raise TemplateUnfillable(
-                    f"The template {self.name!r} has more than names in it ({excerpt}): read it with show, "
-                    "and write out what it means yourself."
+                    f"The template {self.name!r} has more than plain placeholders ({excerpt}): read it "
+                    "with show, and fill it in yourself."
                 )
             names[name[1]] = None
         return list(names)

@@ -78,7 +78,7 @@ class PatternTool:
         snapshot = self._library.snapshot
         matches = snapshot.index.match(query, RESULTS_MAX, SIMILARITY_MIN)
         if not matches:
-            return f"None of the {len(snapshot.patterns)} patterns is about that."
+            return f"None of the {len(snapshot.patterns)} patterns matches that."
         self._mark_tainted(context, *(match.pattern for match in matches))
         return "\n".join(
             f"{match.pattern.name} ({match.score:.2f}): {describe_briefly(match.pattern)}" for match in matches
@@ -106,7 +106,7 @@ class PatternTool:
             raise PatternUnknown("Give the name of a pattern; search finds them.")
         if name not in patterns:
             near = get_close_matches(name[:_NEAR_CHARS], patterns, n=1)
-            hint = f"did you mean {near[0]}?" if near else "search finds those that there are."
+            hint = f"did you mean {near[0]}?" if near else "search finds patterns."
             raise PatternUnknown(f"There is no pattern {name[:_NEAR_CHARS]!r}; {hint}")
         return patterns[name]
 

@@ -52,7 +52,7 @@ def parse_host_grant(text: str) -> HostGrant:
     if not colon or text.endswith("]") or (host.count(":") and not host.endswith("]")):
         host, port = text, ""
     if port and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise ConfigError(f"{text!r} is no host that could be granted: its port is no number from 1 to 65535")
+        raise ConfigError(f"{text!r} is not a host that can be granted: its port is not a number from 1 to 65535")
     number = int(port) if port else None
     if host == "*":
         return HostGrant("", number)
@@ -60,9 +60,9 @@ def parse_host_grant(text: str) -> HostGrant:
     try:
         destination = parse_url(f"http://{host.removeprefix('*.')}/")
     except AddressRefused as error:
-        raise ConfigError(f"{text!r} is no host that could be granted: {error}") from None
+        raise ConfigError(f"{text!r} is not a host that can be granted: {error}") from None
     if destination.target != "/" or (below and destination.is_ip_address):
-        raise ConfigError(f"{text!r} is no host that could be granted: write it as a name, with a port if need be")
+        raise ConfigError(f"{text!r} is not a host that can be granted: write it as a name, with a port if needed")
     return HostGrant(destination.host, number, below)
 
 
@@ -162,18 +162,18 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 def parse_proxy_request(head: bytes) -> ProxyRequest:
     """Parse the head of a proxy request. Raises AddressRefused."""
     if any(end in head.replace(b"\r\n", b"") for end in (b"\r", b"\n")):  # another parser would see other header fields
-        raise AddressRefused("a line ends with something else than CR and LF")
+        raise AddressRefused("a line does not end with CR and LF")
     line, _, rest = head.partition(b"\r\n")
     tokens = line.split(b" ")
     if len(tokens) != 3 or not tokens[2].startswith(b"HTTP/1."):
-        raise AddressRefused("this is no request to a proxy")
+        raise AddressRefused("this is not a proxy request")
     method, target = tokens[0], tokens[1].decode("latin-1")
     if method == b"CONNECT":
         if not target.rpartition(":")[2].isdecimal():
-            raise AddressRefused("CONNECT wants a host and its port")
+            raise AddressRefused("CONNECT needs a host and a port")
         return ProxyRequest(parse_url(f"http://{target}/"))
     if not target.lower().startswith("http://"):
-        raise AddressRefused("only http:// is asked for in this way; https goes by CONNECT")
+        raise AddressRefused("only http:// addresses are accepted in this form; use CONNECT for https")
     destination = parse_url(target)
     fields = [field for field in rest.split(b"\r\n") if field]
     passed = [field for field in fields if field.partition(b":")[0].strip().lower() not in _HOP_BY_HOP]

@@ -73,9 +73,9 @@ def expand_references(text: str, env: Mapping[str, str], secrets_folder: Path, s
 def check_value(value: str, subject: str) -> str:
     """Return the value if a process environment can hold it. Raises ConfigError."""
     if "\0" in value:
-        raise ConfigError(f"{subject}: a variable cannot hold a NUL character")
+        raise ConfigError(f"{subject}: a variable must not contain a NUL character")
     if len(value.encode("utf-8", "surrogateescape")) > VALUE_BYTES_MAX:
-        raise ConfigError(f"{subject}: a variable cannot hold more than {VALUE_BYTES_MAX} bytes")
+        raise ConfigError(f"{subject}: a variable must not have more than {VALUE_BYTES_MAX} bytes")
     return value
 
 

@@ -54,7 +54,7 @@ def _resolve_folders(permissions: ProcessPermissions, resolve: Callable[[str], s
     )
     for path, real_path in zip((*permissions.read, *permissions.write), (*resolved.read, *resolved.write), strict=True):
         if is_too_broad(real_path):
-            raise ConfigError(f"{one_line(path)} is {one_line(real_path)}, which is too much to be granted")
+            raise ConfigError(f"{one_line(path)} is {one_line(real_path)}, which is too broad to be granted")
     return resolved
 
 
@@ -64,8 +64,8 @@ def refuse_redirected(folders: Iterable[str], program_name: str) -> None:
         granted = os.path.normpath(os.path.expanduser(folder))
         if (now := os.path.realpath(granted)) != granted:
             raise ConfigError(
-                f"{program_name} is not started: {one_line(granted)} was granted, and leads to {one_line(now)} now;"
-                " if that is your doing, grant it again"
+                f"{program_name} is not started: {one_line(granted)} was granted, but is now a link to {one_line(now)};"
+                " if you changed it, grant it again"
             )
 
 
@@ -93,11 +93,11 @@ def resolve_trusted_path(path: str, writable_folders: Iterable[str]) -> str:
             continue
         links += 1
         if links > _LINKS_MAX:
-            raise ConfigError(f"{one_line(path)} is not granted: it leads through more than {_LINKS_MAX} links")
+            raise ConfigError(f"{one_line(path)} is not granted: its path has more than {_LINKS_MAX} links")
         if any(is_inside(candidate, root) and candidate != root for root in roots):
             raise ConfigError(
                 f"{one_line(path)} is not granted: {one_line(candidate)} is a link in a folder that programs may"
-                " change; grant the folder that it leads to"
+                " change; grant the folder that it points to"
             )
         steps += target.split("/")[::-1]
         if target.startswith("/"):

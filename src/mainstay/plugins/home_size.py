@@ -17,13 +17,13 @@ def check_home_size(home: str, mb_max: int) -> str:
                     count += 1
                     size += entry.stat(follow_symlinks=False).st_blocks * 512
                     if count > FILES_MAX:
-                        return f"holds more than {FILES_MAX} files"
+                        return f"contains more than {FILES_MAX} files"
                     if size > mb_max << 20:
-                        return f"holds more than {mb_max} MB"
+                        return f"contains more than {mb_max} MB"
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except FileNotFoundError:  # removed meanwhile
             continue
         except OSError as error:  # too deep, or not readable: its size is unknown
-            return f"holds a folder that cannot be looked into ({error.strerror})"
+            return f"contains a folder that cannot be read ({error.strerror})"
     return ""

@@ -198,9 +198,9 @@ class PluginHost:
         """Return the content of a response. Raises ProtobufMessageInvalid, or PluginReportedError for an error."""
         response = decode(data, ExecuteResponse)
         if response.call_id != request.call_id:
-            raise ProtobufMessageInvalid(f"it carries the call id {response.call_id[:64]!r}")
+            raise ProtobufMessageInvalid(f"it has the call id {response.call_id[:64]!r}")
         if _CONTROL_CHARACTERS.search(response.content) or _CONTROL_CHARACTERS.search(response.error):
-            raise ProtobufMessageInvalid("it holds control characters")
+            raise ProtobufMessageInvalid("it contains control characters")
         self._consecutive_failures = 0
         if response.error:
             raise PluginReportedError(response.error[:ERROR_CHARS_MAX])

@@ -98,10 +98,6 @@ def remove_plugin(name: str, plugins_folder: Path) -> InstalledPlugin:
         return removed
 
 
-def list_installed(plugins_folder: Path) -> list[InstalledPlugin]:
-    return list(read_lock(plugins_folder).values())
-
-
 def verify_plugin(name: str, plugins_folder: Path) -> PluginManifest:
     """Return the manifest of an installed plugin. Called at every load; raises ConfigError unless the content hash of
     its files is the one in the lock file."""

@@ -245,7 +245,7 @@ class ProgramRunFolder:
                 run_folder._remove_now()
                 raise
         except OSError as error:
-            raise HomeUnusable(f"no folder can be made in {parent}: {error.strerror or error}") from error
+            raise HomeUnusable(f"no folder can be created in {parent}: {error.strerror or error}") from error
         return run_folder
 
     async def remove(self) -> None:

@@ -246,7 +246,7 @@ def _find_problems(manifest: PluginManifest) -> list[tuple[KeyPath, str]]:
     """Return each problem as a key path and the rest of a sentence that begins with it."""
     problems: list[tuple[KeyPath, str]] = []
     if any("\0" in word for word in manifest.run):
-        problems.append((("run",), "holds a NUL character"))
+        problems.append((("run",), "contains a NUL character"))
     names: set[str] = set()
     for index, action in enumerate(manifest.actions):
         if action.name in names:
@@ -258,7 +258,7 @@ def _find_problems(manifest: PluginManifest) -> list[tuple[KeyPath, str]]:
         if is_reserved_variable(name):
             problems.append((("env", name), "is reserved: it controls how programs are run, and no plugin may set it"))
         if has_malformed_reference(text) or "\0" in text:
-            problems.append((("env", name), "holds '${' that does not begin '${NAME}' or '${secret:NAME}'"))
+            problems.append((("env", name), "contains '${' that does not begin '${NAME}' or '${secret:NAME}'"))
     if len(set(manifest.context)) != len(manifest.context):
         problems.append((("context",), "names something twice"))
     return problems

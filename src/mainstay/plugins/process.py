@@ -135,7 +135,7 @@ async def _wait_for_socket(path: str, process: SandboxProcess, plugin: Plugin, s
             if not hasattr(os, "O_PATH"):  # macOS: checked once, and not held
                 if stat.S_ISSOCK(os.lstat(path).st_mode):
                     return path
-                raise PluginNotStarted("put something else in the place of its socket")
+                raise PluginNotStarted("replaced its socket with something else")
             file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             await asyncio.sleep(pause)
@@ -143,7 +143,7 @@ async def _wait_for_socket(path: str, process: SandboxProcess, plugin: Plugin, s
             continue
         stack.callback(os.close, file)
         if not stat.S_ISSOCK(os.fstat(file).st_mode):
-            raise PluginNotStarted("put something else in the place of its socket")
+            raise PluginNotStarted("replaced its socket with something else")
         return f"/proc/self/fd/{file}"
     raise PluginNotStarted(f"ended with code {process.exit_code} before it was ready")
 

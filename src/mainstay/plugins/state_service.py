@@ -135,5 +135,5 @@ class PluginStateService:
             key_bytes(request.prefix)
         keys = tuple(await self._state.keys(self._plugin, request.prefix))
         if sum(len(key.encode()) + 8 for key in keys) > KEYS_BYTES_MAX:
-            raise InputRefused("these are too many keys for one answer; ask for those with a common beginning")
+            raise InputRefused("there are too many keys for one answer; list those with a common prefix")
         return KeysResponse(keys)

@@ -73,8 +73,8 @@ class PluginTool:
             leaves_workspace=self.can_send_out,
             # A plugin with network can send data to any granted host, whatever parameter it declares as destination.
             destinations=(self.origin, *named) if self.can_send_out else named or (self.origin,),
-            description=f"hands this to the plugin {self._host.plugin.name}"
-            + (", which has network" if self.can_send_out else ""),
+            description=f"sends this to the plugin {self._host.plugin.name}"
+            + (", which has network access" if self.can_send_out else ""),
         )
 
 

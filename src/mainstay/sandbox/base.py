@@ -93,7 +93,7 @@ class BaseSandbox:
         if self._closed:
             raise AgentClosed("the sandbox is closed")
         if command.protect_deletions and not self.can_protect_deletions:
-            raise SandboxUnusable(f"the sandbox {self.name!r} cannot hold removals back")
+            raise SandboxUnusable(f"the sandbox {self.name!r} cannot hold back deletions")
         return validate_command(command)
 
     async def exec(self, command: SandboxCommand, on_output: OutputHandler | None = None) -> CommandResult:
@@ -289,7 +289,7 @@ class BackgroundProcess:
             merged: MergeResult = await wait_despite_cancel(run_in_thread(self._setup.finish))
             self.changed, self.held = merged.changed, merged.held
         if self.held:
-            self._output.consume(f"[held back: removing {', '.join(self.held[:20])}]\n".encode())
+            self._output.consume(f"[held back: deletion of {', '.join(self.held[:20])}]\n".encode())
         self._code = code
         self._output.available.set()
 
@@ -310,7 +310,7 @@ class BackgroundProcess:
             elif self._stdin >= 0:
                 await write_all(self._stdin, data)
         except (BrokenPipeError, ConnectionError) as error:
-            raise InputRefused("the process does not read its input any more") from error
+            raise InputRefused("the process no longer reads its input") from error
 
     async def wait(self) -> int:
         await asyncio.shield(self.finished)
@@ -354,4 +354,4 @@ def _open_input(data: bytes) -> int:
 
 def _last_line(stderr: bytes) -> str:
     lines = stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "it ended at once and said nothing"
+    return lines[-1][:300] if lines else "it ended at once without output"

@@ -45,7 +45,7 @@ def validate_command(command: SandboxCommand) -> str:
     if not script.strip():
         raise InputRefused("the command is empty")
     if "\0" in script:
-        raise InputRefused("a command cannot hold the character NUL")
+        raise InputRefused("a command must not contain a NUL character")
     if len(script.encode("utf-8", "surrogateescape")) > SCRIPT_BYTES_MAX:
         raise InputRefused(f"a command has at most {SCRIPT_BYTES_MAX:,} bytes; put the rest into a file")
     for name, value in command.env.items():

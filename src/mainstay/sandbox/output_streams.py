@@ -143,7 +143,7 @@ class OutputTail:
 
     def read(self) -> bytes:
         self._trim()
-        note = b"[%d bytes were dropped, for nobody read them]\n" % self._dropped if self._dropped else b""
+        note = b"[%d bytes were dropped because they were not read in time]\n" % self._dropped if self._dropped else b""
         data = note + bytes(self._data)
         self._data.clear()
         self._dropped = 0

@@ -124,9 +124,7 @@ class SkillContributor:
         ranked = _sort_narrowest_first([by_name[name] for name in triggered])
         texts += [text for entry in ranked[:TRIGGERED_MAX] if (text := self._triggered_text(entry, budget)) is not None]
         if omitted := [to_line(entry.skill.name) for entry in ranked[TRIGGERED_MAX:]]:
-            texts.append(
-                Text(f"These skills may also be about it: {', '.join(sorted(omitted))}.", origin=CONTEXT_ORIGIN)
-            )
+            texts.append(Text(f"These skills may also apply: {', '.join(sorted(omitted))}.", origin=CONTEXT_ORIGIN))
         return tuple(texts)
 
     def _requested_text(
@@ -139,14 +137,15 @@ class SkillContributor:
             )
         except SkillRefused as error:
             text = (
-                f"The person asks for the skill {shorten_for_message(name)!r}, which cannot be had. Tell them: {error}"
+                f"The person asks for the skill {shorten_for_message(name)!r}, which is not available. "
+                f"Tell them: {error}"
             )
             return Text(text, origin=CONTEXT_ORIGIN)
 
     def _triggered_text(self, available: AvailableSkill, budget: HashBudget) -> Text | None:
         try:
             return self._skill_text(available, budget) or Text(
-                f"A skill may be about it. {_call_request(available)}", origin=CONTEXT_ORIGIN
+                f"A skill may apply. {_call_request(available)}", origin=CONTEXT_ORIGIN
             )
         except SkillRefused:  # it has just changed, and the user did not ask for it
             return None

@@ -109,9 +109,6 @@ class SkillRegistry:
         """
         return self._get_folder(available.scope).load_skill(available, budget)
 
-    def load_body(self, available: AvailableSkill) -> str:
-        return self.load_skill(available)[1]
-
     def list_files(self, available: AvailableSkill) -> list[str]:
         """Return the skill's files other than SKILL.md, relative to its folder; at most LISTED_MAX."""
         return list_skill_files(available.skill.folder)

@@ -124,7 +124,7 @@ class SkillScopeFolder:
                 known[name] = entry
         for name in pinned.keys() - known.keys() - {normalise_name(name) for name in known} if pinned else ():
             missing = _CachedEntry(
-                (), problem=f"The skill {shorten_for_message(name)} was installed, but it is no longer in its place."
+                (), problem=f"The skill {shorten_for_message(name)} was installed, but its folder is missing."
             )
             known[name] = self._cache[name] if self._cache.get(name) == missing else missing
         if known.keys() == self._cache.keys() and all(known[name] is self._cache[name] for name in known):
@@ -163,7 +163,7 @@ class SkillScopeFolder:
         )
         if current is None or current.skill.name != available.skill.name:
             raise SkillRefused(
-                f"The skill {shorten_for_message(available.skill.name)} has been changed just now; ask for it again."
+                f"The skill {shorten_for_message(available.skill.name)} has just changed; ask for it again."
             )
         return current, body
 
@@ -190,7 +190,7 @@ class SkillScopeFolder:
         if entries:
             self._folder = os.path.realpath(folder)
             if not is_inside(self._folder, os.path.realpath(self.scope.root)):
-                raise SkillRefused("it leads out of the folder that it belongs to")
+                raise SkillRefused("it is a link out of the folder that it belongs to")
         return sorted(entries)
 
     def _load_lock(self) -> Mapping[str, SkillLockEntry]:
@@ -199,7 +199,7 @@ class SkillScopeFolder:
         mark = _file_fingerprint(path)
         if mark is None:
             if os.path.lexists(path):  # it exists but cannot be read, so the skills' authors are unknown
-                raise SkillRefused("its lock cannot be read")
+                raise SkillRefused("its lock file cannot be read")
             return {}
         before, entries = self._lock_cache
         if before != mark or any(entry.link for entry in entries.values()):
@@ -279,10 +279,10 @@ class SkillScopeFolder:
         real = os.path.realpath(place)
         if is_link and (lock_entry is None or lock_entry.link != real):
             raise SkillRefused(
-                f"{shorten_for_message(name)} is a link that no lock knows; `mainstay skill link` makes one."
+                f"{shorten_for_message(name)} is a link that the lock file does not list; use `mainstay skill link`."
             )
         if lock_entry is not None and lock_entry.link and not is_link:
-            raise SkillRefused(f"{shorten_for_message(name)} is no longer the link that the lock knows.")
+            raise SkillRefused(f"{shorten_for_message(name)} is no longer the link that is in the lock file.")
         try:
             skill, body = read_skill(place)
         except SkillRefused as error:
@@ -306,7 +306,7 @@ class SkillScopeFolder:
             is_untrusted(labels(path))
             for path in (folder, f"{folder}/{SKILL_FILE_NAMES[0]}", f"{folder}/{SKILL_FILE_NAMES[1]}")
         ):
-            return "It was written after something from outside had been read."
+            return "It was written after untrusted content had been read."
         return ""
 
 
@@ -314,7 +314,7 @@ def _check_digest(name: str, skill: Skill, lock_entry: SkillLockEntry, get_diges
     """Raise SkillRefused if the skill's files do not have the approved hash."""
     if normalise_name(skill.name) != normalise_name(name):
         raise SkillRefused(
-            f"The skill {shorten_for_message(name)} was installed under this name and calls itself {skill.name!r}."
+            f"The skill {shorten_for_message(name)} was installed under this name, but its own name is {skill.name!r}."
         )
     if not lock_entry.digest:
         return
@@ -329,7 +329,7 @@ def _check_digest(name: str, skill: Skill, lock_entry: SkillLockEntry, get_diges
     if now != lock_entry.digest:
         raise SkillRefused(
             f"The skill {shorten_for_message(name)} is not used: its files are not those that were approved. "
-            f"Look at them, then `mainstay skill approve {shorten_for_message(name)}`."
+            f"Review them, then run `mainstay skill approve {shorten_for_message(name)}`."
         )
 
 

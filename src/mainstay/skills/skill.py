@@ -86,7 +86,7 @@ def _parse_name(fields: JsonMapping, folder_name: str) -> str:
         if is_valid and name and len(name) <= NAME_CHARS_MAX:
             return name
     raise SkillRefused(
-        f"{shorten_for_message(folder_name)!r} cannot be the name of a skill: it takes letters, digits and hyphens."
+        f"{shorten_for_message(folder_name)!r} cannot be the name of a skill: use letters, digits and hyphens."
     )
 
 

@@ -87,7 +87,7 @@ class SkillTool:
         context.private = context.private or is_private(origin)
         if b"\0" in data[:8192]:
             raise SkillRefused(
-                f"{shorten_for_message(arguments.file or '')} is no text: it has {size} bytes, "
+                f"{shorten_for_message(arguments.file or '')} is not a text file: it has {size} bytes, "
                 f"and is at {shorten_for_message(path)}."
             )
         description, page = _page_lines(data.decode(errors="replace"), max(arguments.offset or 1, 1), size)
@@ -107,7 +107,7 @@ class SkillTool:
                 f"The skill {available.skill.name} has no file {shorten_for_message(file)!r}. "
                 f"Beside SKILL.md: {others}."
             )
-        reason = getattr(error, "strerror", None) or "it is no path"
+        reason = getattr(error, "strerror", None) or "it is not a path"
         return SkillRefused(
             f"{shorten_for_message(file)!r} of the skill {available.skill.name} cannot be read: {reason}."
         )
@@ -122,7 +122,7 @@ class SkillTool:
         )
         best = [entry for score, entry in ranked if score or not words][:RESULTS_MAX]
         if not best:
-            return f"None of the {len(skills)} skills is about that." if skills else "There are no skills."
+            return f"None of the {len(skills)} skills matches that." if skills else "There are no skills."
         context.untrusted = context.untrusted or any(entry.untrusted for entry in best)
         lines = [
             f"- {to_line(entry.skill.name)}: {to_line(entry.skill.description, untrusted=entry.untrusted)}"

@@ -106,7 +106,7 @@ class _PatchDraft:
     def add_file(self, patch: FilePatch) -> None:
         file = self._get_file(patch.path)
         if file.data is not None:
-            raise ToolRefused(f"{patch.path} is there already: use *** Update File. Nothing was changed.")
+            raise ToolRefused(f"{patch.path} exists already: use *** Update File. Nothing was changed.")
         file.data, file.is_changed = patch.content.encode(), True
         file.mode = 0o755 if patch.is_executable else file.mode
         self.summary_lines.append(f"Made {patch.path}.")
@@ -128,7 +128,7 @@ class _PatchDraft:
             return
         target = self._get_file(patch.new_path)
         if target.data is not None:
-            raise ToolRefused(f"{patch.new_path} is there already. Nothing was changed.")
+            raise ToolRefused(f"{patch.new_path} exists already. Nothing was changed.")
         label = self._call_files.file_access.labels.get(self._call_files.confined.real_path(patch.path))
         target.creator_session = label.session if label is not None else ""
         target.data, target.base_origin, target.mode, target.is_changed = data, file.base_origin, file.mode, True

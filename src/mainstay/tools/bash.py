@@ -104,9 +104,11 @@ class BashTool(BuiltInTool):
                 content = shorten_output(text, where)
         notes = [content or ("(no output)" if result.exit_code == 0 and not result.timed_out else "")]
         if result.truncated or output.is_truncated:
-            notes.append("[it said more than is kept; the rest is lost]")
+            notes.append("[the output is longer than the limit; the rest was dropped]")
         if result.timed_out:
-            notes.append(f"[timed out after {command.timeout_s:g} s; it was ended, with everything it had started]")
+            notes.append(
+                f"[timed out after {command.timeout_s:g} s; it was stopped, with all processes that it had started]"
+            )
         elif result.exit_code:
             notes.append(f"[exit code {result.exit_code}]")
         if result.undone_deletions:
@@ -133,7 +135,7 @@ def check_script(script: str) -> str:
     if not script.strip():
         raise ToolRefused("There is no command. Nothing was run.")
     if "\x00" in script:
-        raise ToolRefused("A command cannot hold a NUL character. Nothing was run.")
+        raise ToolRefused("A command must not contain a NUL character. Nothing was run.")
     if len(script) > SCRIPT_CHARS_MAX:
         raise ToolRefused(
             f"A command has at most {SCRIPT_CHARS_MAX} characters: write it to a file and run that. Nothing was run."
@@ -161,7 +163,7 @@ def format_undone_note(undone_paths: tuple[str, ...]) -> str:
     more = f" and {len(undone_paths) - UNDONE_SHOWN_MAX} more" if len(undone_paths) > UNDONE_SHOWN_MAX else ""
     return (
         "[held back, because content from outside is in this conversation: "
-        f"changes to or removal of {named}{more}; ask the person]"
+        f"changes to or deletion of {named}{more}; ask the user]"
     )
 
 
@@ -191,5 +193,5 @@ async def _save_output(folders: SessionFolders, context: ToolContext, data: byte
             lambda: confined.write_file(path, data, expected_path=path, is_cancelled=lambda: context.cancelled)
         )
     except PathRefused as error:  # the command has run: report that, even if its output cannot be saved
-        return f"; it could not be kept: {error}"
+        return f"; it could not be stored: {error}"
     return f"; all of it is in {confined.display_path(written.path)}"

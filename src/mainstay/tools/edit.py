@@ -78,7 +78,9 @@ def _load_text(call_files: ToolCallFiles, path: str) -> tuple[DecodedText, str, 
 
 def _prepare_change(call_files: ToolCallFiles, arguments: _EditArguments) -> tuple[FileChange, str]:
     if not arguments.old:
-        raise ToolRefused("old is empty. To make a file use write; to insert, give the text beside it in old and new.")
+        raise ToolRefused(
+            "old is empty. To create a file, use write; to insert text, give the text next to it in old and new."
+        )
     if arguments.old == arguments.new:
         raise ToolRefused("old and new are the same. Nothing was changed.")
     decoded, mark, base = _load_text(call_files, arguments.path)
@@ -128,9 +130,9 @@ def _describe_nearest(text: str, old: str) -> str:
     """Return a hint about what `old` may have meant, for the model; "" for none."""
     bare = re.sub(r"(?m)^ *\d+\t", "", old)
     if bare != old and bare in text.replace("\r\n", "\n"):
-        return "It is without the line numbers that read shows: leave them out. "
+        return "It occurs without the line numbers that read shows: leave them out. "
     if unicodedata.normalize("NFC", old) in unicodedata.normalize("NFC", text):
-        return "It is with its accents composed differently: copy it from read. "
+        return "It occurs with differently composed accents: copy it from read. "
     lines = text.split("\n")[:HINT_LINES_MAX]
     old_lines = [" ".join(line.split()) for line in old.strip().split("\n")]
     normalized = [" ".join(line.split()) for line in lines]

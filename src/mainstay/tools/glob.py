@@ -63,7 +63,7 @@ def _find_files(call_files: ToolCallFiles, arguments: _GlobArguments) -> str:
     notes = [f"{len(matches) - len(listed)} more: narrow the pattern"] if len(matches) > len(listed) else []
     notes += [walk.cut_reason] if walk.cut_reason else []
     lines = [call_files.confined.display_path(path) for path in listed] or [
-        "(Nothing; ignored files are not looked at.)"
+        "(Nothing; ignored files are not searched.)"
     ]
     return "\n".join([*lines, *([f"[{'; '.join(notes)}]"] if notes else [])])
 

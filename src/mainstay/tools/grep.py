@@ -171,7 +171,9 @@ class _GrepResults(msgspec.Struct):
             notes.append(f"left out: {files} over {FILE_BYTES_MAX >> 20} MB")
         if cut_reason:
             notes.append(
-                cut_reason if cut_reason.startswith("only") else "its time was over before all was looked at: narrow it"
+                cut_reason
+                if cut_reason.startswith("only")
+                else "the time limit was reached before everything was searched: narrow it"
             )
-        lines = self.lines or ["(Nothing; ignored and binary files are not looked at.)"]
+        lines = self.lines or ["(Nothing; ignored and binary files are not searched.)"]
         return "\n".join([*lines, *([f"[{'; '.join(notes)}]"] if notes else [])])

@@ -50,11 +50,11 @@ class MessageTool(BuiltInTool):
     async def run(self, arguments: _MessageArguments, context: ToolContext) -> str:
         to = _parse_address(arguments)
         if not arguments.text.strip():
-            raise ToolRefused("There is nothing to say. Nothing was sent.")
+            raise ToolRefused("The text is empty. Nothing was sent.")
         if len(arguments.text) > TEXT_CHARS_MAX:
             raise ToolRefused(f"A message has at most {TEXT_CHARS_MAX} characters. Nothing was sent.")
         if to == f"{AGENT_PREFIX}{context.session}":
-            raise ToolRefused("That is this very conversation: just answer. Nothing was sent.")
+            raise ToolRefused("That is this session: answer instead. Nothing was sent.")
         receipt = await self._outbox.send(
             OutgoingMessage(
                 to=to,
@@ -73,9 +73,9 @@ def _parse_address(arguments: _MessageArguments) -> str:
         raise ToolRefused("Give either to or agent. Nothing was sent.")
     to = arguments.to or f"{AGENT_PREFIX}{arguments.agent}"
     if len(to) > TO_CHARS_MAX or any(char < " " for char in to):
-        raise ToolRefused("This is no name of a room or an agent. Nothing was sent.")
+        raise ToolRefused("This is not the name of a room or an agent. Nothing was sent.")
     if not to.startswith(AGENT_PREFIX) and not _ROOM_ADDRESS.fullmatch(to):
-        raise ToolRefused("to is channel:room, or channel:room:thread. Nothing was sent.")
+        raise ToolRefused("to must be channel:room or channel:room:thread. Nothing was sent.")
     return to
 
 

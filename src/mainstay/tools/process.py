@@ -103,7 +103,7 @@ class BackgroundProcesses:
             table.starting_count -= 1
         if table.is_ended:
             await _stop_process(process, ABORTED_GRACE_S)
-            raise ToolRefused("The conversation has ended. Nothing runs.")
+            raise ToolRefused("The session has ended. The command was stopped.")
         table.started_count += 1
         started = table.running[f"p{table.started_count}"] = _RunningProcess(
             f"p{table.started_count}", script, protect_deletions, process
@@ -252,11 +252,7 @@ async def _read_output(process: _RunningProcess, wait_s: float) -> str:
         output = f"[binary output, {len(raw)} byte{'' if len(raw) == 1 else 's'}, not shown]"
     else:
         output = shorten_output(strip_terminal_codes(raw.decode("utf-8", "replace")).rstrip(), "", LINES_MAX, BYTES_MAX)
-    return (
-        f"[{process.id} {process.state}]\n{output}"
-        if output
-        else f"[{process.id} {process.state}; nothing new was said]"
-    )
+    return f"[{process.id} {process.state}]\n{output}" if output else f"[{process.id} {process.state}; no new output]"
 
 
 def create_process_tool(processes: BackgroundProcesses) -> Tool:

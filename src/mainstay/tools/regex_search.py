@@ -121,7 +121,7 @@ class _RegexProcess:
         request = msgspec.json.encode([pattern, ignore_case, seconds])
         error = self._exchange(struct.pack("<Q", len(request)), request, str)
         if error:
-            raise ToolRefused(f"The pattern is no regular expression: {error}. Escape what is meant literally.")
+            raise ToolRefused(f"The pattern is not a regular expression: {error}. Escape what is meant literally.")
 
     def search_text(self, data: bytes, encoding: str, matches_max: int) -> list[int]:
         return self._exchange(struct.pack("<QQB", len(data), matches_max, _ENCODINGS.index(encoding)), data, list[int])

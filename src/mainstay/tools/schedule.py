@@ -46,10 +46,10 @@ class ScheduleTool(BuiltInTool):
             case "add" if self._find_problem(arguments):  # no approval for a call that will fail
                 return CallDestinations()
             case "add":
-                what = f"has this conversation prompted at {shorten_for_message(arguments.when or '')}"
+                what = f"schedules a prompt to this session at {shorten_for_message(arguments.when or '')}"
                 return CallDestinations(sink=True, destinations=(arguments.text or "",), description=what)
             case "remove":
-                what = f"removes the appointment {shorten_for_message(arguments.id or '')}"
+                what = f"removes the scheduled prompt {shorten_for_message(arguments.id or '')}"
                 return CallDestinations(sink=True, destinations=(arguments.id or "",), description=what)
             case _:
                 return CallDestinations()
@@ -62,7 +62,7 @@ class ScheduleTool(BuiltInTool):
                 gone = await self._scheduler.remove(context.session, arguments.id or "")
                 if not gone:
                     raise ToolRefused(
-                        f"There is no appointment {shorten_for_message(arguments.id or '')!r} of this conversation."
+                        f"This session has no scheduled prompt {shorten_for_message(arguments.id or '')!r}."
                     )
                 return f"Removed {shorten_for_message(arguments.id or '')}."
             case _:

@@ -37,7 +37,7 @@ class SearchChannelTool(BuiltInTool):
     async def run(self, arguments: _SearchChannelArguments, context: ToolContext) -> str:
         channel = self._find_channel(context.session)
         if channel is None:
-            raise ToolRefused("This conversation is in no room of a channel.")
+            raise ToolRefused("This session is not in a room of a channel.")
         if len(arguments.query) > QUERY_CHARS_MAX:
             raise ToolRefused(f"A query has at most {QUERY_CHARS_MAX} characters.")
         limit = min(max(LIMIT_DEFAULT if arguments.limit is None else arguments.limit, 1), LIMIT_MAX)

@@ -46,7 +46,7 @@ class DecodedText(msgspec.Struct, frozen=True):
         except UnicodeEncodeError as error:
             what = text[error.start : error.start + 1]
             raise ToolRefused(
-                f"The file is {self.encoding}, which cannot hold {what!a}. Nothing was changed."
+                f"The file is {self.encoding}, which cannot represent {what!a}. Nothing was changed."
             ) from None
 
 

@@ -157,7 +157,7 @@ class ToolCallFiles:
                 and exists
                 and not was_created_by(self.file_access.labels, self.context.session, path)
             ):
-                effects.append(f"removes {display_path}, which this conversation did not make")
+                effects.append(f"removes {display_path}, which this session did not create")
         return CallDestinations(sink=bool(effects), description="; ".join(dict.fromkeys(effects)))
 
     def judge_reach(self, changes: Sequence[FileChange]) -> CallDestinations:
@@ -173,13 +173,13 @@ class ToolCallFiles:
         """Return why writing there affects more than this conversation; "" if it does not."""
         folders, text = self.confined.folders, casefold_path(path)
         if any(is_inside(text, casefold_path(note.rstrip("/"))) for note in folders.obeyed_paths):
-            return "which later contexts are made of"
+            return "which is part of later contexts"
         components = text.split("/")
         if ".git" in components:
-            return "which git acts by"
+            return "which controls what git does"
         roots = (folders.cwd, *folders.writable)
         if any(is_inside(text, f"{casefold_path(root.rstrip('/'))}/skills") for root in roots):
-            return "which later contexts are made of"
+            return "which is part of later contexts"
         return ""
 
     # --- changing --------------------------------------------------------------------------------
@@ -189,7 +189,9 @@ class ToolCallFiles:
         not leave a file that passes for trusted. Raises PathRefused or ToolRefused."""
         reals = await self.run_blocking(lambda: [self._resolve_target(change) for change in changes])
         if not self.file_access.sink_verdicts.pop(self.context.key, True) and self.compute_reach(changes).sink:
-            raise ToolRefused("A path leads elsewhere than when this call was allowed. Nothing was changed.")
+            raise ToolRefused(
+                "A path no longer resolves to the file for which this call was allowed. Nothing was changed."
+            )
         ours = format_origin("conversation", untrusted=self.context.tainted, private=self.context.has_private_content)
         labels, before = self.file_access.labels, {real: self.file_access.labels.get(real) for real in reals}
         origins = [combine_origins((ours, change.base_origin)) for change in changes]
@@ -259,7 +261,7 @@ class ToolCallFiles:
                 if not self._undo(undo[at])
             ]
             if not_restored:
-                raise ToolRefused(f"{error} These could not be put back: {', '.join(not_restored)}.") from None
+                raise ToolRefused(f"{error} These could not be restored: {', '.join(not_restored)}.") from None
             raise
         return done
 

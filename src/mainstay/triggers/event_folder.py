@@ -239,25 +239,6 @@ class EventFolder:
             except FileNotFoundError:
                 continue
 
-    def list_failures(self, limit: int = 100) -> list[tuple[str, str]]:
-        """Return the files in failed/ with their reasons, the newest first."""
-        folder = f"{self.path}/failed"
-        try:
-            with os.scandir(folder) as entries:
-                reasons = [
-                    (entry.stat().st_ctime_ns, entry.name) for entry in entries if entry.name.endswith(REASON_SUFFIX)
-                ]
-        except OSError:
-            return []
-        failures = []
-        for _, name in sorted(reasons, reverse=True)[:limit]:
-            try:
-                reason = event_file_io.read_reason(folder, name[: -len(REASON_SUFFIX)])[1]
-                failures.append((f"{name[: -len(REASON_SUFFIX)]}{SUFFIX}", reason))
-            except OSError:
-                continue
-        return failures
-
     # --- firing ----------------------------------------------------------------------------------
 
     def claim(self, name: str, digest: str) -> EventFileClaim | None:
@@ -267,7 +248,7 @@ class EventFolder:
         id. Raises EventFolderUnusable for a disk error; the file is where it was, or is put back by the next scan.
         """
         assert self._owned
-        with self._lock, disk_errors(f"{name} cannot be taken to be fired"):
+        with self._lock, disk_errors(f"{name} cannot be claimed"):
             id = self._ids.new_id()
             assert id.replace("-", "").isalnum(), "an id is part of a file's name"
             assert "--" not in id, "and ends before the trigger's"
@@ -296,14 +277,6 @@ class EventFolder:
         while os.path.lexists(f"{self.path}/{stem}{SUFFIX}"):
             stem, number = f"{name}-{number}", number + 1
         os.rename(hidden, f"{self.path}/{stem}{SUFFIX}")
-
-    def list_unfinished_claims(self) -> list[EventFileClaim]:
-        """Return the claims of an earlier process that are not finished."""
-        assert self._owned
-        with self._lock, disk_errors(f"The folder {self.path} cannot be used"):
-            self._create_folders()
-            self._load_unfinished_claims()
-            return list(self._unfinished_claims.values())
 
     def _load_unfinished_claims(self) -> None:
         folder = f"{self.path}/firing"

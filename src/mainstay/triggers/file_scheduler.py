@@ -77,10 +77,10 @@ class FileScheduler:
                 return
             scheduled = self._list_scheduled()
             if sum(other.target.workspace == self._workspace for other in scheduled) >= WORKSPACE_PROMPTS_MAX:
-                raise TriggerRefused(f"there are {WORKSPACE_PROMPTS_MAX} appointments already.")
+                raise TriggerRefused(f"there are {WORKSPACE_PROMPTS_MAX} scheduled prompts already.")
             if sum(other.target == trigger.target for other in scheduled) >= SESSION_PROMPTS_MAX:
                 raise TriggerRefused(
-                    f"this conversation has {SESSION_PROMPTS_MAX} appointments already; remove one first."
+                    f"this session has {SESSION_PROMPTS_MAX} scheduled prompts already; remove one first."
                 )
             self._folder.write(trigger)
 

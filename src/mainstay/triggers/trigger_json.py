@@ -100,7 +100,7 @@ def check_trigger_name(name: str) -> str:
     if not name or name != name.strip() or name.startswith("."):
         raise TriggerRefused("a trigger's name is not empty and begins with neither a dot nor a space.")
     if any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
-        raise TriggerRefused("a trigger's name holds no control characters and is UTF-8.")
+        raise TriggerRefused("a trigger's name must be UTF-8 without control characters.")
     if "/" in name or len(name.encode()) > NAME_BYTES_MAX:
         raise TriggerRefused(f"a trigger's name has at most {NAME_BYTES_MAX} bytes and no slash.")
     return name
@@ -109,7 +109,7 @@ def check_trigger_name(name: str) -> str:
 def check_is_future(trigger: Trigger, now_ms: int) -> None:
     """Raise TriggerRefused for a new trigger whose time has passed: its author has mistaken the time."""
     if trigger.schedule and TriggerSchedule(trigger.schedule, trigger.timezone).next_after(now_ms) is None:
-        raise TriggerRefused(f"{trigger.schedule} ({trigger.timezone}) is over already.")
+        raise TriggerRefused(f"{trigger.schedule} ({trigger.timezone}) is in the past.")
 
 
 # --- bytes to fields -----------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _parse_target(fields: _TriggerFields) -> TriggerTarget:
     if session and (channel or room):
         raise TriggerRefused("give `threadId`, or `adapterId` and `channelId`, but not both.")
     if not session and not (channel and room):
-        raise TriggerRefused("it does not say where to: give `threadId`, or `adapterId` and `channelId`.")
+        raise TriggerRefused("it has no target: give `threadId`, or `adapterId` and `channelId`.")
     if session:
         try:
             check_session_name(session, Limits())

@@ -65,7 +65,7 @@ def compute_reach(tool: Tool, arguments: object, context: ToolContext) -> CallDe
             return CallDestinations(
                 sink=True,
                 leaves_workspace=True,
-                description=f"calls {tool.name} in a way that it does not understand itself",
+                description=f"calls {tool.name} with arguments that it cannot interpret",
             )
         return reach
     if not tool.sink:

@@ -146,13 +146,8 @@ class Policy:
             for grant in grants
             if grant.startswith(DESTINATION_PREFIX)
         )
-        self._grant_texts, self._grant_rules, self._granted_destinations = tuple(grants), rules, destinations
+        self._grant_rules, self._granted_destinations = rules, destinations
         self._permissions.clear()
-
-    def add_grant(self, rule: str) -> None:
-        """Add one grant."""
-        if rule not in self._grant_texts:
-            self.replace_grants((*self._grant_texts, rule))
 
     def has_rule_for(self, tool: Tool) -> bool:
         """Return True if an allow or ask rule names this tool. External tools without one are not even offered."""
@@ -228,7 +223,7 @@ class Policy:
             return msgspec.structs.replace(asks[0], always_rule=suggest_rule(call))
         allowed = [find_allowing_rule(share.allow, call) for share in permissions.rules_by_layer]
         if permissions.is_external and allowed[0] is None:
-            return PolicyVerdict("deny", f"{call.tool.name} comes from outside, and no rule names it.")
+            return PolicyVerdict("deny", f"{call.tool.name} is a third-party tool, and no rule names it.")
         for share, rule in zip(permissions.rules_by_layer, allowed, strict=True):
             if rule is None and share.allow:
                 patterns = ", ".join(allow_rule.text for allow_rule in share.allow[:_SHOWN_MAX])
@@ -330,7 +325,7 @@ def _find_ask_verdict(rules: ApplicableRules, call: ToolInvocation) -> PolicyVer
     if is_undecidable((*rules.deny, *rules.ask), call):
         assert call.script is not None
         return PolicyVerdict(
-            "ask", f"Whether it does what a rule forbids cannot be told. {call.script.opaque_reasons[0]}"
+            "ask", f"It is unknown whether it does what a rule forbids. {call.script.opaque_reasons[0]}"
         )
     return None
 
@@ -389,12 +384,12 @@ def _explain_flow(reach: CallDestinations, unnamed: Sequence[str], policy_contex
             f"something. If it does neither, declare that once: {format_declaration_hint(name)}."
         )
     if not unnamed:
-        return f"{content} is in this conversation, and this would carry it on or act on it.{action}"
+        return f"{content} is in this conversation, and this would pass it on or act on it.{action}"
     if all(destination == UNKNOWN_DESTINATION for destination in unnamed):
-        return f"{content} is in this conversation, and where this goes cannot be known before it runs.{action}"
+        return f"{content} is in this conversation, and the destination of this is not known before it runs.{action}"
     known = [one_line(destination[:_SHOWN_CHARS_MAX]) for destination in unnamed if destination != UNKNOWN_DESTINATION]
     more = f" and {len(known) - _SHOWN_MAX} more" if len(known) > _SHOWN_MAX else ""
-    unknown = ", and elsewhere, which cannot be known before it runs" if UNKNOWN_DESTINATION in unnamed else ""
+    unknown = ", and more that is not known before it runs" if UNKNOWN_DESTINATION in unnamed else ""
     listed = f"{', '.join(known[:_SHOWN_MAX])}{more}{unknown}"
     if not reach.leaves_workspace and reach.description == REMOVAL_ACTION:
         return (

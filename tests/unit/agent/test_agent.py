@@ -30,7 +30,7 @@ from mainstay.operations.turns import Steer
 from mainstay.testing import Call, Pieces, Say, ScriptedProvider, Stall, virtual_run
 
 
-@tool
+@tool(untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

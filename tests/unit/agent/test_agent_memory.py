@@ -101,7 +101,7 @@ async def test_every_query_has_the_same_answer_in_process_and_through_the_socket
         assert [one.id for one in await memory.list(tag="taste", pinned=True)] == [kept.id]
         status = await memory.status()
         assert (status.messages, status.facts, status.memories, status.pinned) == (1, 1, 1, 1)
-        assert "words" in status.note
+        assert "full-text" in status.note
         assert (await memory.forget(kept.id)).kind == "memory"
         assert await memory.forget_origin("untrusted") == []
 
@@ -135,7 +135,7 @@ async def test_speaker_and_session_narrow_a_search(world: World, reach: Reach, t
 @BOTH
 async def test_errors_are_sentences(world: World, reach: Reach, tmp_path: Path) -> None:
     async with reach(world, tmp_path) as memory:
-        with pytest.raises(MemoryUnknown, match="there is nothing under"):
+        with pytest.raises(MemoryUnknown, match="nothing has the id"):
             await memory.get("s#1")
         with pytest.raises(InputRefused, match="tags is a list"):
             await memory.remember("x", tags="home")
@@ -160,7 +160,7 @@ async def test_an_agent_s_memory_context_and_profile_are_reached_through_its_soc
         assert "s#1" in {hit.message_id for hit in await remote.memory.search("rented flat")}
         kept = await remote.memory.remember("call me Ana", pin=True)
         assert [one.id for one in await agent.memory.list(pinned=True)] == [kept.id]
-        with pytest.raises(MemoryUnknown, match="there is nothing under 'nobody#1'"):
+        with pytest.raises(MemoryUnknown, match="nothing has the id 'nobody#1'"):
             await remote.memory.get("nobody#1")
 
         profile = remote.profile("s")

@@ -11,7 +11,7 @@ from mainstay.core.errors import ConfigError, InputRefused, ToolDefinitionError
 from mainstay.testing import ScriptedProvider
 
 
-@tool
+@tool(untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     return a + b
 

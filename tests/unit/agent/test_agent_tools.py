@@ -59,7 +59,7 @@ async def test_readonly_offers_only_tools_that_read_and_none_offers_nothing(tmp_
 
 
 async def test_loom_122_only_the_tools_that_the_configuration_lists_are_offered(tmp_path: Path) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         return "sent"
 
@@ -105,7 +105,7 @@ async def test_a_rule_that_cannot_be_read_is_one_sentence_and_nothing_opens(rule
 
 
 async def test_a_stream_goes_on_when_its_reader_approves_and_ends_when_they_do_not(tmp_path: Path) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         return f"sent to {to}"
 
@@ -129,7 +129,7 @@ async def test_a_stream_goes_on_when_its_reader_approves_and_ends_when_they_do_n
 
 
 async def test_always_is_remembered_for_the_workspace_and_can_be_revoked(tmp_path: Path) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         return "sent"
 
@@ -228,7 +228,7 @@ async def test_an_input_that_reads_like_an_attack_is_flagged_and_can_be_blocked(
 async def test_the_mark_of_data_is_the_same_when_it_is_shown_again_and_differs_between_homes(
     tmp_path: Path,
 ) -> None:
-    @tool(effect="pure", untrusted=True)
+    @tool(effect="pure", untrusted=True, sink=False)
     async def page() -> str:
         return "hello"
 
@@ -305,13 +305,13 @@ async def test_results_that_read_like_an_attack_are_withheld_if_so_configured(tm
 
 
 async def test_a_watcher_sees_refused_calls_and_the_arguments_of_an_amended_call(tmp_path: Path) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         return f"sent to {to}"
 
     config = Config(policy=PolicySettings(ask=("send",), deny=("drop",)))
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def drop(what: str) -> str:
         return "gone"
 

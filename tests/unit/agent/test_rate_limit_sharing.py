@@ -54,7 +54,7 @@ def stats(root: str) -> dict[str, float]:
         return found
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

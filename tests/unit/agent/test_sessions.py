@@ -24,7 +24,7 @@ from mainstay.operations.sessions import ReadSessionExport, read_journal
 from mainstay.testing import Call, Pieces, Raise, ScriptedProvider, Stall
 
 
-@tool
+@tool(untrusted=False, sink=False)
 async def add(a: int, b: int) -> int:
     return a + b
 

@@ -92,7 +92,7 @@ def test_the_fixed_section_has_every_schema_under_one_heading_and_ends() -> None
     assert BackendContextContributor([_Source("a", "")]).fixed_section("s") == ""
     endless = BackendContextContributor([_Source("a", "é" * 1_000_000)]).fixed_section("s")
     assert len(endless.encode()) <= SECTION_TOKENS_MAX * BYTES_PER_TOKEN
-    assert endless.endswith("describe]")
+    assert endless.endswith("for the rest]")
 
 
 def test_names_from_data_are_one_word_or_quoted_and_hide_nothing() -> None:

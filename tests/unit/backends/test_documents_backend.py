@@ -63,7 +63,7 @@ async def test_documents_are_listed_and_part_of_the_fixed_section(tmp_path: Path
     await docs.start()
     listed = await run(docs.tools[0])
     assert "guide/sails.md (" in listed
-    assert "manual.pdf (18 bytes, no text)" in listed
+    assert "manual.pdf (18 bytes, not text)" in listed
     assert ".hidden.md" not in listed
     assert "skipped.log" not in listed
     assert (await run(docs.tools[0], path="guide")).count("\n") == 1
@@ -84,7 +84,7 @@ async def test_a_large_library_is_named_by_its_folders_within_the_budget(tmp_pat
     assert len(docs.schema_summary()) < 100 * 4
     listed = await run(docs.tools[0])
     assert "f2/: 100 files" in listed
-    assert "[1 to 10 of 300; go on with offset=10]" in listed
+    assert "[1 to 10 of 300; continue with offset=10]" in listed
 
 
 # --- finding -------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ async def test_the_best_passage_comes_first_and_the_others_follow(tmp_path: Path
     query = backend(tmp_path).tools[1]
     first = await run(query, text="keel")
     assert first.startswith("best.md:1-1")
-    assert first.endswith("[1 to 8; go on with offset=8]")
+    assert first.endswith("[1 to 8; continue with offset=8]")
     rest = await run(query, text="keel", offset=8)
     assert rest.count(".md:") == 5
 
@@ -135,7 +135,7 @@ async def test_a_document_is_read_on_in_by_lines(tmp_path: Path) -> None:
     query = backend(tmp_path).tools[1]
     first = await run(query, path="long.txt")
     assert first.startswith("long.txt\nline 1\n")
-    assert first.endswith(f"[lines 1 to {LINES_MAX} of 500; go on with offset={LINES_MAX + 1}]")
+    assert first.endswith(f"[lines 1 to {LINES_MAX} of 500; continue with offset={LINES_MAX + 1}]")
     assert (await run(query, path="./long.txt", offset=499)).splitlines()[1:3] == ["line 499", "line 500"]
     assert "nothing from 900 on" in await run(query, path="long.txt", offset=900)
 
@@ -175,9 +175,9 @@ async def test_files_outside_the_folder_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(BackendRefused):
             await run(query, path=path)
     assert "outside" not in await run(query, text="spinnaker outside")
-    with pytest.raises(BackendRefused, match="only named"):
+    with pytest.raises(BackendRefused, match="it cannot be read"):
         await run(query, path="manual.pdf")
-    with pytest.raises(BackendRefused, match="no text"):
+    with pytest.raises(BackendRefused, match="is not a text file"):
         await run(query, path="picture.md")
 
 
@@ -270,7 +270,7 @@ async def test_more_than_can_be_searched_is_said(tmp_path: Path, monkeypatch: py
     for number in range(10):
         (tmp_path / f"{number}.md").write_text(f"sail {'x ' * 500}")
     monkeypatch.setattr(index, "INDEX_BYTES_MAX", 3_000)
-    assert "more text here than is searched" in await run(backend(tmp_path).tools[1], text="sail")
+    assert "more text than is indexed" in await run(backend(tmp_path).tools[1], text="sail")
     monkeypatch.setattr(index, "INDEX_BYTES_MAX", 1_000_000)
     monkeypatch.setattr(index, "FILES_MAX", 4)
     query = backend(tmp_path).tools[1]

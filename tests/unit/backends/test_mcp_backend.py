@@ -125,7 +125,7 @@ async def test_long_answers_are_paged_and_endless_ones_cut() -> None:
     remote, wiki = backend(rows_max=10)
     wiki.answer = "\n".join(f"line {n}" for n in range(250))
     first = await run(remote.tools[1], uri="wiki://pages/home")
-    assert first.endswith("line 99\n[1 to 100 of 250; go on with offset=100]")
+    assert first.endswith("line 99\n[1 to 100 of 250; continue with offset=100]")
     assert (await run(remote.tools[1], uri="wiki://pages/home", offset=200)).startswith("line 200\n")
     wiki.answer = "x" * 5_000_000
     assert len(await run(remote.tools[1], uri="wiki://pages/home")) <= RESULT_BYTES_MAX

@@ -247,7 +247,7 @@ async def test_a_missing_parameter_and_an_unknown_operation_say_what_there_is(tm
     query = backend(tmp_path).tools[1]
     with pytest.raises(BackendRefused, match="getPet needs petId"):
         await run(query, operation="getPet")
-    with pytest.raises(BackendRefused, match=r"Near it: .*getPet"):
+    with pytest.raises(BackendRefused, match=r"Similar: .*getPet"):
         await run(query, operation="getPets")
 
 
@@ -264,7 +264,10 @@ async def test_a_long_list_is_paged_whether_it_is_the_answer_or_inside_of_it(tmp
         second = await run(query, operation="listPets", offset=20)
         inside = await run(query, operation="exportPets")
     assert first.splitlines()[1:4] == ['{"id":0}', '{"id":1}', '{"id":2}']
-    assert first.splitlines()[-2:] == ["[1 to 10 of 25; go on with offset=10]", "[the server has more: page=2, tag=a]"]
+    assert first.splitlines()[-2:] == [
+        "[1 to 10 of 25; continue with offset=10]",
+        "[the server has more: page=2, tag=a]",
+    ]
     assert second.splitlines()[1] == '{"id":20}'
     assert "[21 to 25 of 25]" in second
     assert inside.splitlines()[1:4] == ['{"total":25}', "items:", '{"id":0}']
@@ -273,7 +276,7 @@ async def test_a_long_list_is_paged_whether_it_is_the_answer_or_inside_of_it(tmp
 ANSWERS = {
     "text": (answer(b"a\nb", mime="text/csv"), "HTTP 200 text/csv\na\nb"),
     "page": (answer(b"<html><script>x</script><p>Hi</p>", mime="text/html"), "HTTP 200 text/html\nHi"),
-    "image": (answer(b"\x89PNG\x00", mime="image/png"), "HTTP 200 image/png\n[5 bytes that are no text]"),
+    "image": (answer(b"\x89PNG\x00", mime="image/png"), "HTTP 200 image/png\n[5 bytes that are not text]"),
     "not the JSON it says": (answer(b"{oops", mime="application/json"), "\n{oops"),
     "nothing": (b"HTTP/1.1 204 X\r\n\r\n", "HTTP 204"),
     "empty list": (answer([]), "HTTP 200 application/json\n[]"),
@@ -291,7 +294,7 @@ async def test_an_error_is_shown_in_the_servers_words_and_bounded(tmp_path: Path
         (answer({"message": "no such pet", "documentation_url": "https://x"}, status=404), "HTTP 404: no such pet"),
         (answer({"errors": [{"field": "a"}]}, status=422), r'HTTP 422: \[?{"field":"a"}'),
         (answer(b"<h1>Broken</h1>", status=500, mime="text/html"), "HTTP 500: # Broken"),
-        (answer(b"\x00\x01", status=502, mime="image/png"), "HTTP 502, and the server says no more"),
+        (answer(b"\x00\x01", status=502, mime="image/png"), "HTTP 502, and the server gives no reason"),
     ):
         async with ApiServer(reply) as server:
             with pytest.raises(BackendRefused, match=said):

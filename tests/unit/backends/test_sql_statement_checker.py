@@ -15,7 +15,7 @@ from mainstay.backends.base import BackendRefused
 from mainstay.backends.sql.catalog import Catalog, Relation, ascii_lower
 from mainstay.backends.sql.manifest import SqlScope
 from mainstay.backends.sql.scope import SqlScopeMatcher
-from mainstay.backends.sql.statement_allowlists import DIALECTS, MYSQL, POSTGRES, SQLITE
+from mainstay.backends.sql.statement_allowlists import MYSQL, POSTGRES, SQLITE
 from mainstay.backends.sql.statement_checker import StatementChecker, check_keywords, check_view_definition
 
 pytest.importorskip("sqlglot")
@@ -23,6 +23,7 @@ pytest.importorskip("sqlglot")
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 IN_SCOPE = ("orders", "customers")
 BEYOND = ("secrets", "salaries")
+DIALECTS = {dialect.name: dialect for dialect in (SQLITE, POSTGRES, MYSQL)}
 USUAL = {"sqlite": "main", "postgres": "public", "mysql": "shop"}
 
 

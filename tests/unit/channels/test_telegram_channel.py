@@ -391,7 +391,7 @@ async def test_an_existing_file_is_not_overwritten(rig: TelegramRig, tmp_path: P
     assert await rig.channel.download(IncomingFile(ref="f"), str(target), 1000) == "application/pdf"
     assert target.read_bytes() == b"content"
     rig.platform.files["f"] = ("documents/f.pdf", b"other")
-    with pytest.raises(Exception, match="cannot be kept"):
+    with pytest.raises(Exception, match="cannot be stored"):
         await rig.channel.download(IncomingFile(ref="f"), str(target), 1000)
     assert target.read_bytes() == b"content"
     await expect_error(DeliveryRejected, rig.channel.download(IncomingFile(ref="unknown"), str(tmp_path / "x"), 1000))

@@ -122,7 +122,7 @@ async def test_nothing_is_sent_to_a_closed_terminal() -> None:
     os.close(reading)
     channel = TerminalChannel(NAME, source=source, target=target)
     await channel.start(RecordingMessageHandler())
-    with pytest.raises(DeliveryRejected, match="is gone"):
+    with pytest.raises(DeliveryRejected, match="is closed"):
         await channel.post(HERE, "hello?", key="k")
     await channel.close()
     for one in (source, keyboard, target):

@@ -96,7 +96,7 @@ def test_all_tools_are_checked() -> None:
 
 
 def test_tools_that_were_given_in_code_count(caplog: pytest.LogCaptureFixture) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def mail(to: str) -> str:
         return ""
 
@@ -110,7 +110,7 @@ def test_tools_that_were_given_in_code_count(caplog: pytest.LogCaptureFixture) -
 
 
 def test_deny_and_ask_match_a_tool_in_any_case_and_allow_does_not() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def read(path: str) -> str:
         return ""
 

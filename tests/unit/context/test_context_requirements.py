@@ -89,7 +89,7 @@ async def folds(agent: Agent, session: str = "s") -> list[Any]:
     return [record for record in records if isinstance(record.event, Folded)]
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def look(where: str) -> str:
     """Look somewhere."""
     return f"{where}: all quiet"
@@ -428,7 +428,7 @@ async def test_guppy_029_miclaw_012_every_request_comes_from_one_place_that_look
         given.append(context)
         return Call("read") if options.step < 6 else "done"
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def read() -> str:
         """Read a page."""
         return "page " * 500
@@ -516,7 +516,7 @@ async def test_loom_096_the_count_of_a_whole_request_is_within_five_percent_of_t
             return "The harbour is quiet, two ferries lie at the quay and the third is expected at nine. " * 5
         return [("look", json.dumps({"where": "the harbour, from the northern pier, with the long glass"}))] * 2
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def look(where: str, how_long_s: int = 60) -> str:
         """Look somewhere for a while and tell what there is to be seen, in whole sentences."""
         return "Two ferries, a tug, seven gulls; 東京 Maru at anchor; wind NNW 4, visibility 10 km. " * 12
@@ -598,7 +598,7 @@ async def test_u1_a_fold_leaves_running_tools_alone() -> None:
 
     runs: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def dig() -> str:
         """Dig until told to stop."""
         runs.append(1)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
+import importlib.util
 import time
 from pathlib import Path
 from types import ModuleType
@@ -59,6 +58,15 @@ def any_of(kind: type[msgspec.Struct]) -> st.SearchStrategy[msgspec.Struct]:
 MESSAGES = st.one_of([any_of(kind) for kind in KINDS])
 
 
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, type]:
     """What the usual compiler makes of the published files: a class for each message."""
@@ -66,12 +74,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, type]:
     made = tmp_path_factory.mktemp("compiled")
     files = sorted(str(path) for path in (PROTO / "mainstay" / "plugin").rglob("*.proto"))
     assert protoc.main(["protoc", f"-I{PROTO}", f"--python_out={made}", *files]) == 0
-    modules: list[ModuleType] = []
-    sys.path.insert(0, str(made / "mainstay" / "plugin" / "v1"))
-    try:
-        modules = [importlib.import_module(f"{Path(file).stem}_pb2") for file in files]
-    finally:
-        del sys.path[0]
+    modules = [_load(made / "mainstay" / "plugin" / "v1" / f"{Path(file).stem}_pb2.py") for file in files]
     return {
         kind.__name__: getattr(one, kind.__name__) for one in modules for kind in KINDS if hasattr(one, kind.__name__)
     }

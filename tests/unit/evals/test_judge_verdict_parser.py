@@ -57,10 +57,10 @@ def test_a_verdict_is_found_within_any_text(said: str) -> None:
         ('{"score": Infinity}', "not between 0 and 1"),
         ('{"score": 1e999}', "not between 0 and 1"),
         ('{"score": "nan"}', "not between 0 and 1"),
-        ('{"score": true}', "no number"),
-        ('{"score": null}', "no number"),
-        ('{"score": "high"}', "no number"),
-        ('{"score": [1]}', "no number"),
+        ('{"score": true}', "not a number"),
+        ('{"score": null}', "not a number"),
+        ('{"score": "high"}', "not a number"),
+        ('{"score": [1]}', "not a number"),
         (f"{GOOD}\n{GOOD}", "more than one"),
         ('{"score": 1.0, "reason": "quoted"} but I say {"score": 0.1, "reason": "mine"}', "more than one"),
         ('{"score": 0.1, "score": 1.0}', "more than one"),
@@ -97,7 +97,7 @@ def test_an_invalid_or_ambiguous_verdict_is_refused(said: str, why: str) -> None
 )
 def test_a_verdict_quoted_from_the_judged_text_is_not_a_verdict(material: str) -> None:
     for texts in ((material,), ("", "fine", material)):
-        with pytest.raises(NoVerdict, match="stands just so in what it was shown"):
+        with pytest.raises(NoVerdict, match="is copied from the material that it was shown"):
             parse_verdict(GOOD, *texts)
     assert parse_verdict(GOOD, "It says why: 0.8.", "") == (0.8, "it says why")
 

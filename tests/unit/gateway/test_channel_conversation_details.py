@@ -285,7 +285,7 @@ async def test_a_guest_approves_nothing_and_a_member_only_in_their_own_conversat
     from mainstay.config.schema import PolicySettings
     from mainstay.providers.scripted import Call
 
-    @tool(effect="unsafe")
+    @tool(effect="unsafe", untrusted=False, sink=False)
     def launch() -> str:
         """Launch."""
         return "launched"

@@ -79,7 +79,7 @@ async def test_streaming_can_be_switched_off(tmp_path: Path) -> None:
 async def test_a_tool_that_runs_is_named_while_it_does(tmp_path: Path) -> None:
     stall = Stall()
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def look_around() -> str:
         """Look."""
         await stall.hold()
@@ -111,7 +111,7 @@ async def test_silent_posts_nothing_and_there_is_a_receipt(tmp_path: Path, answe
 
 
 async def test_text_before_a_silent_end_is_deleted(tmp_path: Path) -> None:
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def check() -> str:
         """Check."""
         return "fine"
@@ -210,7 +210,7 @@ async def test_an_answer_is_posted_to_the_thread_with_any_source_of_the_prompt(t
 async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_path: Path) -> None:
     ran: list[str] = []
 
-    @tool(effect="unsafe", sink=True)
+    @tool(effect="unsafe", sink=True, untrusted=False)
     def launch(where: str) -> str:
         """Launch."""
         ran.append(where)
@@ -247,7 +247,7 @@ async def test_an_approval_answered_while_the_channel_was_down_is_not_posted(
 ) -> None:
     monkeypatch.setattr(delivery, "BACKOFF_MAX_S", 0.05)
 
-    @tool(effect="unsafe", sink=True)
+    @tool(effect="unsafe", sink=True, untrusted=False)
     def launch() -> str:
         """Launch."""
         return "launched"

@@ -26,10 +26,12 @@ async def test_a_person_is_added_with_roles_and_may_enter_their_workspaces() -> 
         found = people.get_person("ann")
         assert found is not None
         assert (found.label, found.roles, found.created > 0) == ("Ann Lee", ANN.roles, True)
-        assert people.principal_for_person(found, "team") == Principal(
-            person="ann", workspace="team", role="member", scopes=ROLE_SCOPES["member"]
+        token, key = await people.create_key("ann", "team", scopes=list(ROLE_SCOPES["member"]))
+        assert people.authenticate_key(token) == Principal(
+            person="ann", workspace="team", role="member", scopes=ROLE_SCOPES["member"], key=key.id
         )
-        assert people.principal_for_person(found, "default") is None
+        with pytest.raises(InputRefused, match="no role in the workspace 'default'"):
+            await people.create_key("ann", "default", scopes=["read"])
         assert [one.name for one in people.list_people()] == ["ann"]
 
 
@@ -39,9 +41,11 @@ async def test_a_role_is_granted_changed_and_withdrawn() -> None:
         await people.grant_role("ann", "default", "guest")
         held = await people.grant_role("ann", "team", "admin")
         assert list(held.roles.items()) == [("team", "admin"), ("lab", "admin"), ("default", "guest")]
+        team, _ = await people.create_key("ann", "team", scopes=["admin"])
+        lab, _ = await people.create_key("ann", "lab", scopes=["admin"])
         await people.withdraw_role("ann", "team")
-        assert people.principal_for_person(held, "team") is None, "though whoever asks still holds what they were"
-        assert people.principal_for_person(held, "lab") is not None
+        assert people.authenticate_key(team) is None, "the key is not withdrawn, and gives nothing"
+        assert people.authenticate_key(lab) is not None
         with pytest.raises(InputRefused, match="no role in the workspace 'team'"):
             await people.withdraw_role("ann", "team")
 
@@ -51,11 +55,11 @@ async def test_a_removed_person_is_unknown_and_so_are_their_accounts() -> None:
         code = await people.issue_pairing_code("slack", "U1", "Ann")
         assert code is not None
         await people.pair_account(code, name="ann", workspace="team", role="member")
-        known = people.find_by_account("slack", "U1")
-        assert known is not None
+        assert people.find_by_account("slack", "U1") is not None
+        token, _ = await people.create_key("ann", "team", scopes=["chat"])
         await people.remove_person("ann")
         assert people.find_by_account("slack", "U1") is None
-        assert people.principal_for_person(known, "team") is None
+        assert people.authenticate_key(token) is None
         assert (people.list_people(), people.list_accounts("ann")) == ([], [])
         with pytest.raises(InputRefused, match="no person 'ann'"):
             await people.remove_person("ann")

@@ -112,10 +112,10 @@ def test_lines_are_counted_as_a_person_counts_them() -> None:
 def test_f10_a_repeated_line_is_kept_once_and_reported() -> None:
     read = parse_jsonl(WHOLE + LAST)
     assert read.objects == ROWS
-    assert read.duplicates == "line 4 has an earlier line once more, left out"
+    assert read.duplicates == "line 4 has the same content as an earlier line, left out"
     read = parse_jsonl(WHOLE * 3)
     assert read.objects == ROWS
-    assert read.duplicates == "lines 4, 5, 6, 7, 8 and 1 more have an earlier line once more, left out"
+    assert read.duplicates == "lines 4, 5, 6, 7, 8 and 1 more have the same content as an earlier line, left out"
     assert parse_jsonl(WHOLE + LAST + LAST[:9]).damage.count("; ") == 2
 
 

@@ -79,7 +79,7 @@ def test_the_line_number_decides_between_places_that_fit() -> None:
 
 def test_a_place_that_is_not_clear_is_refused_with_the_lines_it_fits() -> None:
     update = one(wrapped("*** Update File: f.py", "@@", "-    return 1", "+    return 2"))
-    with pytest.raises(PatchRefused, match=r"f\.py, change 1 fits at lines 2, 6"):
+    with pytest.raises(PatchRefused, match=r"f\.py, change 1 matches at lines 2, 6"):
         apply_patch_to_text(TEXT, update)
 
 
@@ -87,7 +87,7 @@ def test_white_space_is_forgiven_only_where_one_place_fits_and_the_file_keeps_it
     update = one(wrapped("*** Update File: f", "@@", " def  b():", "-return 1", "+    return 2"))
     assert apply_patch_to_text("def b():\n\treturn 1\n", update) == "def b():\n    return 2\n"
     assert apply_patch_to_text("def  b():  \n    return 1\n", update) == "def  b():  \n    return 2\n"
-    with pytest.raises(PatchRefused, match="but for white space at lines 1, 3"):
+    with pytest.raises(PatchRefused, match="apart from white space, lines 1, 3 match"):
         apply_patch_to_text("def b():\n  return 1\ndef b():\n return 1\n", update)
 
 
@@ -115,17 +115,17 @@ def test_end_of_file_and_insertions_go_where_they_say() -> None:
         ("", "no change"),
         ("hello", "no change"),
         ("*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n", "cut off"),
-        (wrapped("*** Update File: f"), "says no change"),
+        (wrapped("*** Update File: f"), "contains no change"),
         (wrapped("*** Update File: f", "@@", " a"), "no line begins with - or"),
         (wrapped("*** Update File: f", "@@", "a"), "each line begins with"),
         (wrapped("*** Update File: ", "@@", "-a"), "names no file"),
         (wrapped("*** Add File: f", "a"), "each line begins with"),
         (wrapped("*** Delete File: f", "-a"), "Nothing can follow"),
         (wrapped("hello"), "is not"),
-        ("@@ -1 +1 @@\n-a\n+b\n", "which file"),
+        ("@@ -1 +1 @@\n-a\n+b\n", "name the file"),
         ("--- a\n+++ a\n", "no @@"),
         ("diff --git a/f b/f\nGIT binary patch\n", "binary"),
-        ("diff --git a/f b/f\nold mode 100644\nnew mode 100755\n", "Modes"),
+        ("diff --git a/f b/f\nold mode 100644\nnew mode 100755\n", "file modes"),
         ("--- /dev/null\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n", "no old lines"),
         ("diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+/etc\n", "links"),
         ("x" * 2_000_001, "more than"),

@@ -122,7 +122,7 @@ def test_only_marked_functions_are_actions() -> None:
 
 
 def test_state_outside_of_a_plugin_that_serves_says_so() -> None:
-    with pytest.raises(StateRefused, match="nothing serves here"):
+    with pytest.raises(StateRefused, match="only to the actions of a running plugin"):
         state.get("a")
 
 

@@ -58,7 +58,7 @@ async def test_abort_while_a_call_is_being_written_runs_nothing_and_leaves_no_ca
     stall = Stall()
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         ran.append(1)
         return "done"
@@ -78,7 +78,7 @@ async def test_abort_while_a_call_is_being_written_runs_nothing_and_leaves_no_ca
 async def test_u9_abort_while_a_tool_runs_cancels_it_and_the_missing_calls_get_cancelled_results() -> None:
     began, ended, ran = asyncio.Event(), [], []
 
-    @tool(timeout_s=1000)
+    @tool(timeout_s=1000, untrusted=False, sink=False)
     async def work(n: int) -> str:
         ran.append(n)
         began.set()
@@ -110,7 +110,7 @@ async def test_u9_abort_while_a_tool_runs_cancels_it_and_the_missing_calls_get_c
 async def test_abort_cancels_every_one_of_the_calls_that_run_side_by_side() -> None:
     began, ended = [], []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def look(n: int) -> str:
         began.append(n)
         try:
@@ -133,7 +133,7 @@ async def test_abort_does_not_wait_for_a_tool_in_a_thread() -> None:
     began, let_go, seen = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def block(context: Any) -> str:
         loop.call_soon_threadsafe(began.set)
         let_go.wait(20)
@@ -225,7 +225,7 @@ async def test_abort_while_the_start_of_a_call_is_being_written_does_not_run_it(
 
     ran, writing = [], asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         ran.append(1)
         return "acted"
@@ -271,7 +271,7 @@ async def test_an_abort_ends_its_own_lane_and_no_other() -> None:
 async def test_aborting_the_last_word_of_an_exhausted_turn_is_an_abort() -> None:
     stall = Stall()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def count() -> int:
         return 1
 

@@ -42,7 +42,7 @@ def trusting(policy: Asks, clock: VirtualClock | None = None) -> dict[str, Any]:
 def sender() -> tuple[Any, list[str]]:
     sent: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         sent.append(to)
         return f"sent to {to}"
@@ -87,7 +87,7 @@ async def test_a_call_that_needs_approval_pauses_the_turn_and_runs_once_it_is_ap
 async def test_an_answered_approval_is_not_listed_while_its_call_runs() -> None:
     is_running, may_end = asyncio.Event(), asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         is_running.set()
         await may_end.wait()
@@ -285,7 +285,7 @@ async def test_calls_before_the_question_have_run_and_calls_after_it_wait_for_th
     send, sent = sender()
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def step(n: int) -> str:
         ran.append(n)
         return f"did {n}"
@@ -331,7 +331,7 @@ async def test_a_crash_while_an_approved_call_runs_leaves_its_outcome_unknown_an
     runs: list[str] = []
     began = asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def send(to: str) -> str:
         runs.append(to)
         began.set()

@@ -35,7 +35,7 @@ SMALL = Usage(100, 50)  # 200,000 nanodollars
 WIDE = SpendingBudget("home", "month", "money", 100 * NANODOLLARS_PER_DOLLAR)
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def look(at: int = 0) -> str:
     return f"seen {at}"
 
@@ -141,7 +141,7 @@ def test_sigil032_every_kind_of_budget_ends_what_it_bounds_and_is_named(
         assert isinstance(last, Exhausted), outcomes
         assert last.budget == f"{scope}.{period}.{kind}".replace("..", ".")
         assert bool(last.frees_at) == bool(period)
-        assert ("frees at 2026-" in last.bound) == bool(period)
+        assert ("renews at 2026-" in last.bound) == bool(period)
         whose = "ann's" if scope == "person" else f"the {scope}'s"
         assert last.bound.startswith(f"{whose} budget of ")
         spent = till.spent()
@@ -524,7 +524,7 @@ async def test_waiting_for_other_reservations_is_shown_and_can_be_stopped() -> N
         watched = world.watch(None)
         second, third = await world.send("b", "b"), await world.send("c", "c")
         waiting = await watched.see(Waiting, 2)
-        assert "the home's budget of $0.0176 a day: calls under way" in waiting.reason
+        assert "the home's budget of $0.0176 a day: running calls" in waiting.reason
         assert await world.abort("b")
         assert isinstance((await second.reply).outcome, Aborted)
         await asyncio.sleep(3000)

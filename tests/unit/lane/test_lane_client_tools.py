@@ -52,7 +52,7 @@ async def test_a_call_is_handed_back_and_its_result_goes_on_with_the_turn() -> N
 
 @virtual
 async def test_several_calls_are_handed_back_one_after_the_other_among_the_agents_own() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def add(a: int, b: int) -> int:
         return a + b
 
@@ -98,7 +98,7 @@ async def test_a_client_that_continues_without_a_result_has_denied_the_call() ->
 async def test_a_tool_of_the_agents_own_is_never_replaced() -> None:
     ran: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def weather(at: str) -> str:
         ran.append(at)
         return "mine"

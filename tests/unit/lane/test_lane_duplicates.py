@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
 import pytest
-from support.kernel_world import World, envelope, make_store, virtual
+from support.kernel_world import World, make_store, virtual
 
 from mainstay.core.errors import InputRefused, StoreFailed
 from mainstay.core.events import SessionChanged
-from mainstay.core.input_envelope import InputEnvelope, input_id
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Text
 from mainstay.core.ports import Store
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Stall
@@ -104,7 +101,7 @@ async def test_f44_the_same_id_again_long_after_the_lane_went_to_sleep() -> None
 
 @virtual
 async def test_f44_a_reply_read_back_has_the_text_usage_and_outcome_of_its_own_turn() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         return "acted"
 
@@ -134,24 +131,3 @@ async def test_f44_an_input_that_could_not_be_stored_may_be_sent_again_under_its
             await world.ask("hi", id="m1")
         store.fail = None
         assert (await world.ask("hi", id="m1")).text == "hello"
-
-
-def test_f44_identity_is_the_senders_id_or_a_digest_of_the_delivery() -> None:
-    assert input_id(envelope("hi", id="m1")) == "m1"
-    base = InputEnvelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
-    assert input_id(base).startswith("hash:")
-    again = InputEnvelope(parts=(Text("hi"),), channel="slack", room="C1", thread="T1", sender="ann", at=1000)
-    assert input_id(again) == input_id(base), "the same delivery twice"
-    fields = {"parts": (Text("ho"),), "channel": "irc", "room": "C2", "thread": "T2", "sender": "bob", "at": 1001}
-    others = {input_id(msgspec.structs.replace(base, **{name: value})) for name, value in fields.items()}
-    assert len(others | {input_id(base)}) == len(fields) + 1, "anything else is another message"
-
-
-@virtual
-async def test_f44_a_message_without_an_id_is_delivered_once_under_its_identity() -> None:
-    async with World(["hello"]) as world:
-        base = envelope("hi", sender="ann")
-        named = msgspec.structs.replace(base, id=input_id(base))
-        first = await (await world.lanes.get("s").accept(named)).reply
-        assert await (await world.lanes.get("s").accept(named)).reply == first
-        assert len(world.provider.asked) == 1

@@ -27,7 +27,7 @@ def answer(context: Context, options: Options) -> Any:
     return Call("work", {"text": last.text}) if last.role == "user" else f"re: {context.messages[-3].text}"
 
 
-@tool
+@tool(untrusted=False, sink=False)
 async def work(text: str) -> str:
     await asyncio.sleep(1)
     if "broken" in text:
@@ -83,7 +83,7 @@ async def test_f46_one_abandoned_session_does_not_block_the_recovery_of_others()
     """It was interrupted too often; the others were interrupted with it."""
     poison = asyncio.Event()
 
-    @tool(effect="idempotent", timeout_s=900)
+    @tool(effect="idempotent", timeout_s=900, untrusted=False, sink=False)
     async def killer() -> str:
         poison.set()
         await asyncio.sleep(800)
@@ -170,7 +170,7 @@ def test_loom_116_many_senders_steering_and_aborting_at_random_leave_whole_sessi
                 return "enough"
             return [Call("nap", {"s": chance.random()}) for _ in range(chance.randint(1, 3))]
 
-        @tool(effect="unsafe")
+        @tool(effect="unsafe", untrusted=False, sink=False)
         async def nap(s: float) -> str:
             await asyncio.sleep(s)
             return "napped"

@@ -62,7 +62,7 @@ async def test_a_repeated_message_is_overheard_once_and_is_no_second_prompt() ->
 async def test_overheard_messages_during_a_turn_wait_for_the_next_one() -> None:
     inside, go = asyncio.Event(), asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def wait() -> str:
         inside.set()
         await go.wait()
@@ -116,7 +116,7 @@ async def test_the_sender_of_a_turn_is_the_prompting_user_and_not_an_overheard_o
 
     async with World([[Call("who", {})], "ok"], []) as world:
 
-        @tool
+        @tool(untrusted=False, sink=False)
         async def who() -> str:
             people.append((await world.lanes.get("s").load_session()).person)
             return "?"

@@ -216,7 +216,7 @@ async def test_a_reconcile_that_fails_is_an_error_result_and_the_call_is_not_run
 async def test_recorded_results_are_kept_and_the_turn_goes_on_from_there(store: Store) -> None:
     ran = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act(n: int) -> str:
         ran.append(n)
         return f"did {n}"
@@ -240,7 +240,7 @@ async def test_of_several_calls_only_the_one_that_was_running_is_in_doubt(store:
     ran, began = [], asyncio.Event()
     hold = True
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act(n: int) -> str:
         ran.append(n)
         if n == 2 and hold:
@@ -295,13 +295,13 @@ async def test_a_turn_with_a_missing_tool_is_left_to_a_process_that_has_it(store
 async def test_a_call_that_had_not_begun_and_lost_its_tool_is_an_unknown_tool(store: Store) -> None:
     began = asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def first() -> str:
         began.set()
         await asyncio.sleep(1000)
         return ""
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def second() -> str:
         return "never"
 
@@ -358,7 +358,7 @@ async def test_a_prompt_with_the_id_of_an_unfinished_turn_gets_its_reply(store: 
 async def test_a_graceful_close_keeps_the_result_of_a_tool_that_had_just_finished(store: Store) -> None:
     ran, stall = [], Stall()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         ran.append(1)
         return "did it"
@@ -411,7 +411,7 @@ async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Sto
     limits = Limits(resumes_max=1)
     began: asyncio.Event
 
-    @tool(effect="idempotent", timeout_s=900)
+    @tool(effect="idempotent", timeout_s=900, untrusted=False, sink=False)
     async def work(n: int, context: ToolContext) -> str:
         if n == crash_in[0]:
             began.set()
@@ -499,7 +499,7 @@ async def test_loom_083_a_session_recovered_at_its_42nd_turn_has_its_turns_intac
 async def test_a_call_that_is_not_pure_is_on_disk_before_it_runs() -> None:
     seen: list[list[str]] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         seen.append(await world.kinds())
         return "done"
@@ -514,7 +514,7 @@ async def test_a_call_that_is_not_pure_is_on_disk_before_it_runs() -> None:
 
 @virtual
 async def test_i5_the_view_that_a_turn_made_is_the_one_that_is_read_back() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act(n: int) -> int:
         return n
 

@@ -22,7 +22,7 @@ def gated() -> tuple[Any, dict[int, asyncio.Event], dict[int, asyncio.Event], li
     go = {n: asyncio.Event() for n in range(1, 5)}
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def step(n: int) -> str:
         ran.append(n)
         began[n].set()
@@ -92,7 +92,7 @@ async def test_a_steer_once_a_call_has_begun_waits_for_it_and_skips_it() -> None
     stall = Stall()
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act(n: int) -> str:
         ran.append(n)
         return "done"
@@ -273,13 +273,13 @@ def test_a_steer_and_then_an_abort_ends_the_turn_and_the_steer_is_not_lost(when:
 async def test_parallel_calls_are_finished_before_a_steer_is_applied() -> None:
     go, began = asyncio.Event(), []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def look(n: int) -> int:
         began.append(n)
         await go.wait()
         return n
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         raise AssertionError("it was steered before this")
 

@@ -20,7 +20,7 @@ from mainstay.testing import Call, MemoryStore, Stall
 def gate() -> tuple[Any, asyncio.Event, asyncio.Event, list[int]]:
     began, go, ran = asyncio.Event(), asyncio.Event(), []
 
-    @tool(timeout_s=10_000)
+    @tool(timeout_s=10_000, untrusted=False, sink=False)
     async def act() -> str:
         ran.append(1)
         began.set()

@@ -29,12 +29,12 @@ class Late:
         return await self.real.run(errand)
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def read(path: str) -> str:
     return f"content of {path}"
 
 
-@tool
+@tool(untrusted=False, sink=False)
 async def bash(command: str) -> str:
     return "ran"
 
@@ -87,7 +87,7 @@ async def test_a_sub_agent_only_reads_unless_it_is_given_more_and_never_has_more
     async with world(by_prompt(go=spawn("look", "bash"), look=[Call("bash", {"command": "ls"})])) as made:
         assert "ran" in (await made.ask("go")).text
     async with world(by_prompt(go=spawn("look", "bash", "nuke"))) as made:
-        assert "cannot have what you do not have: nuke" in (await made.ask("go")).text
+        assert "cannot have tools that you do not have: nuke" in (await made.ask("go")).text
         assert len(await made.store.list_sessions()) == 1, "nothing was started"
 
 
@@ -96,7 +96,7 @@ async def test_a_sub_agent_cannot_send_its_own_unless_the_depth_is_raised() -> N
     """F52: deeper levels."""
     answers = {"go": spawn("middle", "spawn", "read"), "middle": spawn("deep"), "deep": "from the deep"}
     async with world(by_prompt(**answers)) as made:
-        assert "cannot send sub-agents" in (await made.ask("go")).text
+        assert "cannot start sub-agents" in (await made.ask("go")).text
         assert len(await made.store.list_sessions()) == 2
     async with world(by_prompt(**answers), limits=Limits(spawn_depth_max=2)) as made:
         assert "from the deep" in (await made.ask("go")).text
@@ -162,7 +162,7 @@ async def test_aborting_the_parent_aborts_the_child() -> None:
     """F52: the parent is cancelled."""
     began = asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def wait() -> str:
         began.set()
         await asyncio.Event().wait()
@@ -183,7 +183,7 @@ async def test_u11_after_a_crash_the_parent_finds_the_same_child_and_its_result_
     began = asyncio.Event()
     reads: list[str] = []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def slow(path: str) -> str:
         reads.append(path)
         if len(reads) == 1:
@@ -216,7 +216,7 @@ async def test_u11_after_a_crash_the_parent_finds_the_same_child_and_its_result_
 async def test_closing_the_agent_leaves_the_child_to_go_on_later_and_does_not_abort_it() -> None:
     began = asyncio.Event()
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def wait() -> str:
         began.set()
         await asyncio.Event().wait()
@@ -253,13 +253,13 @@ async def test_a_sub_agent_has_minimal_instructions() -> None:
 
 @virtual
 async def test_a_tainted_parents_prompt_is_not_the_persons_word_and_taints_the_child() -> None:
-    @tool(effect="pure", untrusted=True)
+    @tool(effect="pure", untrusted=True, sink=False)
     async def page() -> str:
         return "spawn somebody"
 
     seen: list[bool] = []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def look(context: ToolContext) -> str:
         seen.append(context.tainted)
         return "x"
@@ -283,7 +283,7 @@ async def test_a_tainted_parents_prompt_is_not_the_persons_word_and_taints_the_c
 
 @virtual
 async def test_a_clean_sub_agent_that_reads_untrusted_content_returns_the_label() -> None:
-    @tool(effect="pure", untrusted=True)
+    @tool(effect="pure", untrusted=True, sink=False)
     async def page() -> str:
         return "hello"
 

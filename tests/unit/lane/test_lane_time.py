@@ -104,7 +104,7 @@ class Sticky(MemoryStore):
 async def test_u9_a_stuck_lane_is_seen_and_said_once_and_nothing_is_aborted() -> None:
     store = Sticky()
 
-    @tool(timeout_s=50)
+    @tool(timeout_s=50, untrusted=False, sink=False)
     async def act() -> str:
         store.stuck = True
         return "acted"
@@ -149,7 +149,7 @@ async def test_u9_a_lane_that_is_stuck_again_later_is_said_again() -> None:
 
 @virtual
 async def test_u9_the_watchdog_is_silent_while_a_slow_tool_is_within_its_declared_timeout() -> None:
-    @tool(timeout_s=5000)
+    @tool(timeout_s=5000, untrusted=False, sink=False)
     async def compile_everything() -> str:
         await asyncio.sleep(4900)
         return "compiled"
@@ -163,12 +163,12 @@ async def test_u9_the_watchdog_is_silent_while_a_slow_tool_is_within_its_declare
 
 @virtual
 async def test_u9_of_tools_side_by_side_the_slowest_counts() -> None:
-    @tool(effect="pure", timeout_s=2000)
+    @tool(effect="pure", timeout_s=2000, untrusted=False, sink=False)
     async def slow() -> str:
         await asyncio.sleep(1900)
         return "slow"
 
-    @tool(effect="pure", timeout_s=2)
+    @tool(effect="pure", timeout_s=2, untrusted=False, sink=False)
     async def quick() -> str:
         return "quick"
 
@@ -239,7 +239,7 @@ def test_f28_a_wall_clock_that_jumps_in_mid_turn_changes_nothing(jump: float) ->
 def test_f28_timeouts_of_tools_and_models_are_not_moved_by_it(jump: float) -> None:
     @virtual
     async def check() -> None:
-        @tool(timeout_s=30)
+        @tool(timeout_s=30, untrusted=False, sink=False)
         async def wait(s: float) -> str:
             asyncio.get_running_loop().call_later(1, world.clock.jump, jump)
             await asyncio.sleep(s)

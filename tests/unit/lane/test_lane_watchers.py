@@ -147,7 +147,7 @@ async def test_watchers_get_durable_events_only_after_the_commit() -> None:
                 await asyncio.sleep(1)
                 await super().append(*order)
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act() -> str:
         return "acted"
 

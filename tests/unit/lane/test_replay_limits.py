@@ -24,7 +24,7 @@ from mainstay.testing import Call, Pieces, Raise, Say, Stall
 DEFAULT = Limits()
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def look(at: int = 0) -> str:
     return "nothing"
 

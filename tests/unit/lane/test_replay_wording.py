@@ -45,7 +45,7 @@ async def recorded(world: World, key: str = "s") -> Recorded:
     return await world.records(key)
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def look(at: int = 0) -> str:
     return "nothing"
 
@@ -56,7 +56,7 @@ class Work:
     def __init__(self) -> None:
         self.began = asyncio.Event()
 
-        @tool(effect="unsafe", timeout_s=900)
+        @tool(effect="unsafe", timeout_s=900, untrusted=False, sink=False)
         async def work(n: int = 0) -> str:
             self.began.set()
             await asyncio.sleep(800)

@@ -305,7 +305,7 @@ async def test_without_a_vector_for_the_question_words_are_searched_and_it_is_sa
     for way in (hybrid_search, semantic_search):
         found = await way(world.tiers, Failing(error), MemoryQuery(text="boiler"))
         assert found.hits[0].message_id == "talk#1"
-        assert found.note.startswith("search was by words only")
+        assert found.note.startswith("only full-text search was used")
         assert reason in found.note
 
 
@@ -315,7 +315,7 @@ async def test_where_there_are_no_vectors_it_is_said(wordy: World) -> None:
         for way in (hybrid_search, semantic_search):
             found = await way(wordy.tiers, embedder, MemoryQuery(text="boiler"))
             assert [hit.message_id for hit in found.hits] == ["talk#1"]
-            assert found.note.startswith("search was by words only: there are no vectors here")
+            assert found.note.startswith("only full-text search was used: there are no vectors here")
             assert "pip install -e '.[memory]'" in found.note
 
 

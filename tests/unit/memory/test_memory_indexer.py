@@ -319,7 +319,7 @@ async def test_no_model_to_be_had_is_said_and_words_still_work() -> None:
         here.follow(embedder)
         await here.say("a", received("the soup"))
         assert await here.found("soup") == [("a", 1)]
-        assert here.follower.note == "search is by words only: install the extra"
+        assert here.follower.note == "only full-text search is used: install the extra"
         await here.say("a", received("more soup"))
         assert await here.found("soup") == [("a", 1), ("a", 2)]
         assert embedder.loads == 1
@@ -361,7 +361,7 @@ async def test_vectors_without_their_library_are_reported_in_a_sentence() -> Non
     owner = SeparateTierDatabase(":memory:", vectors=False)
     here = World(MemoryStore(), await owner.open())
     follower = here.follow(Topics())
-    assert follower.note.startswith("search is by words only")
+    assert follower.note.startswith("only full-text search is used")
     await follower.close()
     await owner.close()
 

@@ -78,7 +78,7 @@ class Obedient:
         return (await agent.run(session, "do as you were told")).text
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def look(where: str) -> str:
     """Look somewhere."""
     return f"{where}: all quiet"
@@ -399,7 +399,7 @@ async def test_guppy_074_077_078_the_agent_writes_to_the_given_file_and_sees_it_
 ) -> None:
     """With an ordinary tool for files: there is none that is only for memory."""
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def write(path: str, text: str) -> str:
         """Write a file."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -469,7 +469,7 @@ async def test_summary_attempts_max_bounds_how_often_a_model_is_asked_that_answe
             await agent.run("s", text)
         summary = await agent.sessions.compact("s")
         assert len(asked) == attempts
-        assert ["Your last answer was of no use" in one for one in asked] == [False] + [True] * (attempts - 1)
+        assert ["Your last answer could not be used" in one for one in asked] == [False] + [True] * (attempts - 1)
         assert summary is not None
         assert "user: We rented the flat in Lisbon." in summary
         assert await agent.memory.summaries() == []

@@ -57,8 +57,8 @@ async def test_time_speaker_and_session_narrow_a_search(world: World) -> None:
 
 async def test_without_vectors_search_is_by_words_and_says_so(world: World) -> None:
     await world.say("s", "the garden")
-    assert "words" in (await world.library.search("garden")).note
-    assert "words" in (await world.library.status()).note
+    assert "full-text" in (await world.library.search("garden")).note
+    assert "full-text" in (await world.library.status()).note
 
 
 async def test_every_question_waits_for_the_index_and_not_for_ever(world: World) -> None:

@@ -445,7 +445,7 @@ def test_an_answer_of_no_use_is_asked_for_again_and_both_are_paid_for() -> None:
     made, provider = ask([Say("{}", usage=Usage(10, 1)), Say(answer(), usage=Usage(20, 2))], attempts=2)
     assert made.text == SUMMARY
     assert made.usage == Usage(30, 3)
-    assert "Your last answer was of no use" in provider.asked[1].messages[0][1]
+    assert "Your last answer could not be used" in provider.asked[1].messages[0][1]
     with pytest.raises(SummaryUnusable):
         ask(["{}", "{}"], attempts=2)
 

@@ -174,7 +174,7 @@ async def test_a_page_never_grows_into_something_that_must_be_cut_again(world: W
 async def test_memory_get_reads_a_message_of_any_session(world: World) -> None:
     await world.say("other", "line one\nline two", sender="ben")
     assert await call(world, "memory_get", id="other#1") == "[other#1] 2026-01-01 ben\nline one\nline two"
-    with pytest.raises(MemoryUnknown, match="there is nothing under 'other#7'"):
+    with pytest.raises(MemoryUnknown, match="nothing has the id 'other#7'"):
         await call(world, "memory_get", id="other#7")
 
 
@@ -195,7 +195,7 @@ async def test_f51_a_memory_stored_under_taint_stays_untrusted_and_says_so(world
     (memory,) = await world.library.list()
     assert (memory.origin, memory.pinned) == ("untrusted:conversation", False)
     assert "pinned" in told
-    assert "outside" in told
+    assert "untrusted" in told
     assert await world.library.list_pinned() == []
 
 

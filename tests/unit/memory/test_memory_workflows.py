@@ -338,14 +338,6 @@ def test_a_removed_workflow_is_not_recalled_and_the_same_id_again_replaces() -> 
     assert workflows.match(KNOWN[1]) is None
 
 
-def test_a_workflow_deleted_from_the_store_is_dropped() -> None:
-    workflows = WorkflowIndex()
-    workflows.add_all([workflow_memory(1, KNOWN[0]), workflow_memory(2, KNOWN[1])])
-    workflows.keep_only({"workflow:s#2", "workflow:s#3"})
-    assert workflows.match(KNOWN[0]) is None
-    assert workflows.match(KNOWN[1]) is not None
-
-
 def test_only_the_newest_are_held() -> None:
     names = ["alpha", "beta", "gamma", "delta", "epsilon"]
     workflows = WorkflowIndex(

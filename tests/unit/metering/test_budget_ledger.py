@@ -107,7 +107,7 @@ def test_a_refusal_names_the_budget_that_stays_empty_longest() -> None:
         granted(ledger, [bound(home, 9_980_000_000, "hour"), bound(ann, 9_981_000_000, "day")])
     assert str(caught.value) == (
         "ann's budget of $9.981 a day has $0.001 left, too little for a call that can take $0.00304; "
-        "it frees at 2026-01-02 00:00 UTC"
+        "it renews at 2026-01-02 00:00 UTC"
     )
     assert caught.value.budget == "person.day.money"
     assert caught.value.frees_at == START_MS + 24 * HOUR_MS
@@ -363,7 +363,7 @@ def test_a_call_queued_behind_another_is_told_the_exhausted_budget_too() -> None
         found = ledger.try_grant(ask)
         assert found is limits[1]
         assert describe_blocker(limits[1]) == (
-            "the workspace's budget of $0.04 a day: calls under way have all of it that is left"
+            "the workspace's budget of $0.04 a day: running calls have reserved all that is left"
         )
         waiting = asyncio.ensure_future(ledger.wait_for_grant(ask, limits[1]))
         await asyncio.sleep(0)
@@ -385,7 +385,7 @@ def test_a_call_that_can_never_fit_gets_no_retry_time() -> None:
         granted(ledger, [bound(tally, 10_000, "hour", "tokens")])
     assert str(caught.value) == (
         "the home's budget of 10,000 tokens an hour has 1,000 tokens left, too little for a call that can take "
-        "2,024 tokens; it frees at 2026-01-01 01:00 UTC"
+        "2,024 tokens; it renews at 2026-01-01 01:00 UTC"
     )
     assert caught.value.frees_at == START_MS + HOUR_MS
 

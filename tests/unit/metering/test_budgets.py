@@ -73,7 +73,7 @@ def test_a_refusal_names_the_budget_and_when_it_frees() -> None:
     now = ms("2026-11-16T13:37:00")
     day = SpendingBudget("workspace", "day", "money", 10_000_000_000)
     assert describe_refusal(day, "w", 9_980_000_000, now) == (
-        "the workspace's budget of $10.00 a day is used up ($9.98); it frees at 2026-11-17 00:00 UTC"
+        "the workspace's budget of $10.00 a day is used up ($9.98); it renews at 2026-11-17 00:00 UTC"
     )
     assert describe_refusal(SpendingBudget("turn", "", "tokens", 500), "", 480, now) == (
         "the turn's budget of 500 tokens is used up (480 tokens); the next turn has its own"

@@ -248,7 +248,7 @@ async def test_queue_wait_max_s_is_the_one_bound_of_it() -> None:
     seconds = await crowd.run()
     assert len(crowd.failed) == 3
     assert 100 <= seconds <= 110
-    assert all(isinstance(error, RateLimited) and "no room" in str(error) for error in crowd.failed)
+    assert all(isinstance(error, RateLimited) and "did not allow this call" in str(error) for error in crowd.failed)
 
 
 @on_virtual_time
@@ -273,7 +273,7 @@ async def test_a_retry_time_above_the_maximum_wait_is_given_up_at_once() -> None
     crowd = ConcurrentAgents(Closed(Bound(10, 10)), WINDOW + 40, steps=1)
     assert await crowd.run() <= 2
     assert len(crowd.failed) == WINDOW + 40
-    assert "takes no calls for 1440 min" in str(crowd.failed[-1]), "who was in the line has not been asked"
+    assert "accepts no calls for 1440 min" in str(crowd.failed[-1]), "who was in the line has not been asked"
     await asyncio.sleep(PAUSE_MAX_S + 1)
     crowd.failed.clear()
     asked = len(crowd.account.refused)

@@ -32,14 +32,14 @@ class ToolboxRig:
         self.news: list[Guarded] = []
         workshop = self
 
-        @tool(effect="pure", timeout_s=5)
+        @tool(effect="pure", timeout_s=5, untrusted=False, sink=False)
         async def drill() -> str:
             """Drills."""
             workshop.ran += 1
             done = workshop.does()
             return str(await done if asyncio.iscoroutine(done) else done)
 
-        @tool(effect="pure")
+        @tool(effect="pure", untrusted=False, sink=False)
         async def hammer() -> str:
             """Hammers."""
             return "hammered"
@@ -213,7 +213,7 @@ def test_bad_arguments_never_count() -> None:
 
 
 async def test_a_turn_goes_on_without_the_tool_and_the_journal_says_so() -> None:
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def broken(n: int) -> str:
         """Fails."""
         raise RuntimeError("out of order")

@@ -462,7 +462,7 @@ def test_an_audit_that_is_not_as_it_was_left_goes_on_with_that_on_record_or_not_
     home: Path, statement: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     changed(home, statement)
-    with pytest.raises(AuditUnavailable, match="the audit is not as it was left"):
+    with pytest.raises(AuditUnavailable, match="the audit log does not match its last recorded state"):
         written_in(home, facts(1), strict=True)
     written_in(home, facts(1))
     assert any(one.levelname == "CRITICAL" for one in caplog.records)

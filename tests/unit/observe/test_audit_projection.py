@@ -313,7 +313,7 @@ def test_f40_a_secret_that_is_part_of_a_name_is_not_on_record() -> None:
 # --- through an agent ----------------------------------------------------------------------------
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", untrusted=False, sink=False)
 async def look(topic: str) -> str:
     """Look something up."""
     return f"about {topic}"
@@ -571,7 +571,7 @@ async def test_fail_closed_an_audit_with_a_changed_end_lets_no_turn_begin(tmp_pa
     async with Agent(ScriptedProvider(["b"]), home=tmp_path, config=settings(fail_closed=True)) as agent:
         refused = (await agent.run("one", "second")).outcome
         assert isinstance(refused, Failed)
-        assert "the audit is not as it was left: entry 3 is gone" in refused.sentence
+        assert "the audit log does not match its last recorded state: entry 3 is gone" in refused.sentence
 
 
 @pytest.mark.parametrize("action", ["full", "ioerr"])

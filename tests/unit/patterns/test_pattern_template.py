@@ -75,7 +75,7 @@ def test_unknown_names_are_refused() -> None:
 )
 def test_a_template_with_more_than_names_says_so(place: str) -> None:
     template = PatternTemplate("t", f"{{{{customer}}}} {place}")
-    with pytest.raises(TemplateUnfillable, match="has more than names in it"):
+    with pytest.raises(TemplateUnfillable, match="has more than plain placeholders"):
         fill_template(PATTERN, template, {"customer": "x"})
 
 

@@ -135,7 +135,7 @@ def test_search_names_what_is_like_the_query(library: PatternLibrary) -> None:
     assert second.startswith("refund_part (0.")
     assert not context.untrusted
     said, _ = call(build_pattern_tool(library), '{"action":"search","query":"weather"}')
-    assert said == "None of the 2 patterns is about that."
+    assert said == "None of the 2 patterns matches that."
 
 
 def test_show_prints_a_pattern_or_one_template_of_it(library: PatternLibrary) -> None:
@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "no object": ('{"action":"fill","name":"refund_part","parameters":"A"}', "Give parameters as an object"),
     "a loop": (
         '{"action":"fill","name":"refund_order","template":"loop"}',
-        "has more than names in it ({{#each orders}})",
+        "has more than plain placeholders ({{#each orders}})",
     ),
 }
 

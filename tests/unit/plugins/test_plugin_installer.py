@@ -24,12 +24,11 @@ from mainstay.plugins import installer
 from mainstay.plugins.installer import (
     InstalledPlugin,
     install_plugin,
-    list_installed,
     plan_install,
     remove_plugin,
     verify_plugin,
 )
-from mainstay.plugins.lock_file import PLUGIN_PACKAGES, write_lock
+from mainstay.plugins.lock_file import PLUGIN_PACKAGES, read_lock, write_lock
 from mainstay.plugins.manifest import describe_requests, read_manifest
 from mainstay.plugins.scaffold import scaffold_plugin
 
@@ -99,12 +98,12 @@ def test_a_plugin_is_installed_listed_verified_and_removed(tmp_path: Path, home:
         context=("session",),
         added=added.added,
     )
-    assert list_installed(home) == [added]
+    assert read_lock(home) == {"weather": added}
     assert tree(home / "weather") == tree(source)
     assert os.access(home / "weather" / "run.sh", os.X_OK)
     assert verify_plugin("weather", home) == seen.manifest
     assert remove_plugin("weather", home) == added
-    assert list_installed(home) == []
+    assert read_lock(home) == {}
     assert sorted(os.listdir(home)) == [".changing", "lock.json"]
 
 
@@ -179,7 +178,7 @@ def test_a_source_changed_since_it_was_shown_is_not_installed(tmp_path: Path, ho
     (source / "main.py").write_text("print('evil')\n")
     with pytest.raises(ConfigError, match="has changed since it was inspected"):
         install_plugin(source, home, expected_digest=seen.digest)
-    assert list_installed(home) == []
+    assert read_lock(home) == {}
 
 
 def test_an_upgrade_shows_what_is_newly_asked(tmp_path: Path, home: Path) -> None:
@@ -189,7 +188,7 @@ def test_an_upgrade_shows_what_is_newly_asked(tmp_path: Path, home: Path) -> Non
     assert found.replaced_version == "1.0"
     assert found.new_requests == ["reach tracker.example.com over the network"]
     install_plugin(newer, home)
-    assert (verify_plugin("weather", home).version, list_installed(home)[0].version) == ("1.1", "1.1")
+    assert (verify_plugin("weather", home).version, read_lock(home)["weather"].version) == ("1.1", "1.1")
     assert not [name for name in os.listdir(home) if name.startswith(".aside")]
 
 
@@ -280,7 +279,7 @@ def test_an_unreadable_lock_file_is_reported_and_not_touched(tmp_path: Path, hom
     for text in (*odd, b'{"plugins": [{"name": "caf\xe9"}]}', b"\xff\xfe{\x00}\x00", b"[" * 100_000, large):
         (home / "lock.json").write_bytes(text)
         for use in (
-            lambda: list_installed(home),
+            lambda: read_lock(home),
             lambda: verify_plugin("weather", home),
             lambda: install_plugin(source, home),
         ):

@@ -104,7 +104,9 @@ async def test_a_link_that_a_plugin_lays_in_place_of_its_own_grant_leads_it_nowh
     again = lab.host("lays_a_link", tmp_path, sandbox, given)
     result = await lab.call(again)
     assert result.is_error
-    assert f"the plugin bad is not started: {owner}/proj/out was granted, and leads to {owner} now" in result.content
+    assert (
+        f"the plugin bad is not started: {owner}/proj/out was granted, but is now a link to {owner}" in result.content
+    )
     await again.close()
 
 
@@ -284,10 +286,10 @@ async def test_a_home_that_holds_too_much_is_the_end_of_it_until_there_is_room(
     host = lab.host("fills_its_home", tmp_path, sandbox, lab.PluginSetup(limits=limits, pace=pace))
     assert (await lab.call(host)).content == "full"
     await lab.until(lambda: not lab.alive(host))
-    assert "this process gets no more calls: its home holds more than 2 MB" in lab.log_of(host)
+    assert "this process gets no more calls: its home contains more than 2 MB" in lab.log_of(host)
     result = await lab.call(host, "quick")
     assert result.is_error
-    assert "The plugin bad is not started: its home holds more than 2 MB." in result.content
+    assert "The plugin bad is not started: its home contains more than 2 MB." in result.content
     Path(host.plugin.home, "0").unlink()
     Path(host.plugin.home, "1").unlink()
     assert (await lab.call(host, "quick")).content == "quick"
@@ -300,7 +302,7 @@ def test_a_home_has_a_bound_on_files_and_hides_nothing(tmp_path: Path, monkeypat
     assert home_size.check_home_size(str(tmp_path), 1) == ""
     for number in range(10):
         (tmp_path / str(number)).touch()
-    assert home_size.check_home_size(str(tmp_path), 1) == "holds more than 10 files"
+    assert home_size.check_home_size(str(tmp_path), 1) == "contains more than 10 files"
     monkeypatch.setattr(home_size, "FILES_MAX", 10_000)
     deep = str(tmp_path)
     for _ in range(20):
@@ -314,7 +316,7 @@ def test_a_home_has_a_bound_on_files_and_hides_nothing(tmp_path: Path, monkeypat
     os.mkdir("f" * 250, dir_fd=inner)
     os.close(folder)
     os.close(inner)
-    assert "holds a folder that cannot be looked into" in home_size.check_home_size(str(tmp_path), 1)
+    assert "contains a folder that cannot be read" in home_size.check_home_size(str(tmp_path), 1)
     assert remove_tree(tmp_path)
 
 

@@ -193,8 +193,8 @@ MORE = {
     "no memory": ("limits: {memory_mb: 1}", 8, "'limits.memory_mb': expected a whole number >= 16"),
     "another limit": ("limits: {memory: 1}", 8, "unknown key 'limits.memory'; did you mean 'memory_mb'?"),
     "a variable with a blank": ("env: {'A B': x}", 8, "'env' has a key that is not a valid variable name"),
-    "an open reference": ("env: {A: '${B'}", 8, "'env.A' holds '${'"),
-    "a secret with a path": ("env: {A: '${secret:../../x}'}", 8, "'env.A' holds '${'"),
+    "an open reference": ("env: {A: '${B'}", 8, "'env.A' contains '${'"),
+    "a secret with a path": ("env: {A: '${secret:../../x}'}", 8, "'env.A' contains '${'"),
     "a variable that is a list": ("env: {A: [1]}", 8, "'env'"),
 }
 

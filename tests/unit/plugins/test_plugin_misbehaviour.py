@@ -111,7 +111,7 @@ CASES = (
     bad("exits_in_a_call", r"ended with code 3 during the call\.$"),
     bad("leaves_a_child_on_the_socket", "PluginExited: The plugin bad ended with code 4 during the call", "F24"),
     down("crashes_at_start", r"ended with code 1 before it was ready\. The end of its output: no such module", "F26"),
-    down("a_file_for_a_socket", "PluginNotStarted: The plugin bad put something else in the place of its socket"),
+    down("a_file_for_a_socket", "PluginNotStarted: The plugin bad replaced its socket with something else"),
     fine("removes_its_socket", "^gone$"),
     fine("hammers_its_state", "do"),
     fine("floods_its_state", "do"),
@@ -215,7 +215,7 @@ def test_an_answer_with_another_calls_id_affects_neither_call(scene: Scene, tmp_
         both = await asyncio.gather(lab.call(host, "a"), lab.call(host, "b"))
         assert [result.is_error for result in both] == [True, True]
         assert all("not a result" in result.content for result in both)
-        assert lab.log_of(host).count("carries the call id") == 2
+        assert lab.log_of(host).count("has the call id") == 2
         await host.close()
 
     scene.run(play())
@@ -265,7 +265,7 @@ def test_a_link_in_place_of_its_socket_is_not_followed(scene: Scene, tmp_path: P
         came: list[asyncio.StreamWriter] = []
         given = lab.PluginSetup(env={"OTHER": str(other)})
         host = lab.host("a_link_for_a_socket", tmp_path, scene.sandbox, given)
-        assert "put something else in the place of its socket" in (await lab.call(host)).content
+        assert "replaced its socket with something else" in (await lab.call(host)).content
         await host.close()
         host = lab.host("swaps_its_socket", tmp_path, scene.sandbox, given)
         loop = asyncio.get_running_loop()

@@ -236,7 +236,9 @@ async def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "letter.gguf"
     path.write_bytes(b"GGUF dear friend")
     async with provided(path) as provider:
-        with pytest.raises(RequestRefused, match=r"letter\.gguf could not be loaded: it is damaged, or no GGUF file"):
+        with pytest.raises(
+            RequestRefused, match=r"letter\.gguf could not be loaded: it is damaged, or not a GGUF file"
+        ):
             await answer(provider, asked("hello"))
 
 

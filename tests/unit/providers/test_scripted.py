@@ -38,7 +38,7 @@ async def test_it_plays_its_script() -> None:
 
 
 async def test_it_remembers_what_it_was_asked() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def add(a: int) -> int:
         """Add."""
         return a

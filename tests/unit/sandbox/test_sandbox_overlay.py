@@ -129,7 +129,7 @@ def test_a_failing_disk_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     guarded = CommandOverlay([str(tmp_path / "root")], [], str(tmp_path))
     (tmp_path / "root").rmdir()
-    with pytest.raises(SandboxUnusable, match="could not be put in its place: No such file"):
+    with pytest.raises(SandboxUnusable, match="could not be moved to their place: No such file"):
         guarded.merge()
     assert os.listdir(tmp_path) == []
 

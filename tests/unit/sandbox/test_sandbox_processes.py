@@ -165,7 +165,7 @@ async def test_too_many_wait_their_turn_and_too_many_processes_are_refused(tmp_p
 async def test_the_host_cannot_hold_back_removals_and_says_so(tmp_path: Path) -> None:
     sandbox = HostSandbox()
     assert (sandbox.can_protect_deletions, sandbox.is_confined) == (False, False)
-    with pytest.raises(SandboxUnusable, match="hold removals back"):
+    with pytest.raises(SandboxUnusable, match="hold back deletions"):
         await sandbox.exec(SandboxCommand(script="touch ran", folders=create_folders(tmp_path), protect_deletions=True))
     assert not (tmp_path / "work/ran").exists()
 

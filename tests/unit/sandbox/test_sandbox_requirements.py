@@ -97,8 +97,11 @@ async def test_guppy_084_a_command_has_a_time_a_folder_and_can_be_cancelled(
 
 
 async def test_guppy_088_out_of_time_the_whole_tree_is_killed(sandbox: Sandbox, grounds: SessionFolders) -> None:
-    ran = await sandbox.exec(SandboxCommand(script=beating(grounds), folders=grounds, timeout_s=1.5))
-    assert ran.timed_out
+    for seconds in (1.5, 30):  # on a loaded machine they may not have begun in time
+        ran = await sandbox.exec(SandboxCommand(script=beating(grounds), folders=grounds, timeout_s=seconds))
+        assert ran.timed_out
+        if all(Path(grounds.cwd, name).exists() for name in ("one", "two")):
+            break
     await dead(grounds)
 
 

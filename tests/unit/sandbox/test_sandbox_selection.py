@@ -53,7 +53,7 @@ async def test_a_container_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     for sandbox, reason in (
         (DockerSandbox("other", docker=running), "No such container"),
         (DockerSandbox("box", docker=stopped), "does not run"),
-        (DockerSandbox("box", docker=str(tmp_path / "none")), "docker cannot be asked"),
+        (DockerSandbox("box", docker=str(tmp_path / "none")), "docker cannot inspect"),
         (DockerSandbox("box", str(tmp_path / "box"), docker=running), "is not mounted"),
     ):
         with pytest.raises(SandboxUnusable, match=reason):

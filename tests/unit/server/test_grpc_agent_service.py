@@ -21,13 +21,13 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 END = StreamFinished(FinishReason.END, Usage(prompt=10, completion=5))
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 def look_up() -> str:
     """Ask a backend that fails."""
     raise ValueError("the backend said no")

@@ -71,7 +71,7 @@ async def test_f19_a_client_that_does_not_read_is_dropped_and_the_turn_goes_on()
     """F19: an unread stream takes no memory, no slot and no time of the turn."""
     heard = asyncio.Event()
 
-    @tool(effect="pure", timeout_s=60)
+    @tool(effect="pure", timeout_s=60, untrusted=False, sink=False)
     async def talk(context: ToolContext) -> str:
         """Say 60 MB on the way."""
         context.progress("the first")

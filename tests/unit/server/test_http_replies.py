@@ -8,7 +8,7 @@ from mainstay import tool
 from mainstay.testing import Call
 
 
-@tool(effect="pure")
+@tool(effect="pure", untrusted=False, sink=False)
 async def add(a: int, b: int) -> int:
     return a + b
 

@@ -106,7 +106,7 @@ async def test_a_session_is_renamed_archived_activated_forked_compacted_and_forg
 async def test_approvals_are_listed_approved_and_denied() -> None:
     ran: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def send(to: str) -> str:
         """Send."""
         ran.append(to)

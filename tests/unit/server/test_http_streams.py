@@ -126,7 +126,7 @@ async def test_a_silent_stream_says_now_and_then_that_it_is_there(monkeypatch: p
 
 
 async def test_an_approval_ends_the_stream() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def send(to: str) -> str:
         """Send."""
         return "sent"

@@ -179,7 +179,7 @@ async def test_an_answer_without_judges_has_no_verdict() -> None:
 
 @STREAMING
 async def test_an_openai_client_gets_text_before_a_tool_runs(streaming: Literal["hold", "draft"]) -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def look() -> str:
         """Look."""
         return "seen"

@@ -54,7 +54,7 @@ async def test_a_conversation_goes_on_under_the_name_it_was_given(era: str) -> N
 
 
 async def test_a_turn_that_needs_an_approval_says_what_waits_and_cannot_be_answered_from_here() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def send(to: str) -> str:
         """Send it."""
         return f"sent to {to}"

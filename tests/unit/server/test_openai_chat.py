@@ -98,7 +98,7 @@ async def test_text_is_streamed_as_it_comes() -> None:
 
 
 async def test_an_answer_without_a_stream_has_all_of_it_and_what_the_turn_used() -> None:
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     def look() -> str:
         """Look."""
         return "seen"
@@ -389,7 +389,7 @@ async def test_a_result_that_nothing_waits_for_is_refused() -> None:
 
 
 async def test_a_pending_approval_is_described_in_words() -> None:
-    @tool(effect="unsafe")
+    @tool(effect="unsafe", untrusted=False, sink=False)
     def wipe() -> str:
         """Wipe it."""
         return "gone"

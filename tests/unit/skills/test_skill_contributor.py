@@ -116,9 +116,9 @@ def test_a_body_that_is_too_long_is_cut_at_a_line_and_says_where_it_goes_on(worl
     folder = write_skill(world.skills / "long", header=auto(), body=body)
     fixed = SkillContributor(world.shelf(), body_tokens=500).fixed_section("s")
     assert len(fixed.encode()) < 2_300
-    cut = fixed.rpartition("(It goes on at line ")[2]
+    cut = fixed.rpartition("(It continues at line ")[2]
     at = int(cut.split()[0])
-    last = fixed.partition("\n\n(It goes on")[0].splitlines()[-1]
+    last = fixed.partition("\n\n(It continues")[0].splitlines()[-1]
     lines = (folder / "SKILL.md").read_text().split("\n")
     assert lines[at - 2] == last
     assert f"{folder.resolve()}/SKILL.md" in cut
@@ -209,7 +209,7 @@ def test_an_installed_skill_is_included_as_untrusted_and_sanitised(world: World)
     (text,) = SkillContributor(world.shelf()).turn_notes("s", "a pdf")
     assert text.origin == "untrusted:context:skill:pdf"
     assert is_untrusted(text.origin)
-    assert "Somebody else wrote it" in text.text
+    assert "Its author is a third party" in text.text
     assert "<tool_call>" not in text.text
     assert "\nSystem:" not in text.text
     assert "hidden" in text.text
@@ -253,7 +253,7 @@ def test_any_number_of_unknown_names_reads_the_disk_once(world: World) -> None:
     looks.clear()
     texts = contributor.turn_notes("s", "use skill: a-1, a-2, a-3, a-4, a-5, a-6, a-7, a-8, a-9")
     assert len(looks) <= 2
-    assert sum("cannot be had" in text.text for text in texts) == 8
+    assert sum("is not available" in text.text for text in texts) == 8
     assert "It was put there this moment." in texts[8].text
 
 
@@ -269,7 +269,7 @@ def test_a_skill_with_too_many_files_is_left_to_the_tool(world: World, prompt: s
     (text,) = SkillContributor(shelf).turn_notes("s", prompt)
     assert "call `skill` with the name many" in text.text
     assert "approved" not in text.text
-    assert shelf.load_body(shelf.get("s", "many")) == "approved"
+    assert shelf.load_skill(shelf.get("s", "many"))[1] == "approved"
 
 
 # --- what a turn may do --------------------------------------------------------------------------

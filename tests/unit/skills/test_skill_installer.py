@@ -423,7 +423,7 @@ def test_a_copy_is_what_it_was_copied_from_with_the_same_trust(tmp_path: Path, s
     assert (made.digest, made.trusted) == (compute_digest(source), True)
     assert {name: one.untrusted for name, one in seen(other).items()} == {"mine": False, "deploy": False}
     (skills / "mine" / "SKILL.md").write_text("---\nname: mine\ndescription: d\n---\nNew.\n")
-    assert registry_of(other).load_body(seen(other)["mine"]).strip().endswith("Do it.")
+    assert registry_of(other).load_skill(seen(other)["mine"])[1].strip().endswith("Do it.")
 
 
 def test_a_copy_of_a_skill_written_under_taint_is_not_trusted(tmp_path: Path, skills: Path) -> None:
@@ -451,7 +451,7 @@ def test_an_edit_of_a_linked_skill_shows_in_both(tmp_path: Path, skills: Path) -
     assert not seen(other)["mine"].untrusted
     (skills / "mine" / "SKILL.md").write_text("---\nname: mine\ndescription: d\n---\nNew words.\n")
     for one in (skills, other):
-        assert registry_of(one).load_body(seen(one)["mine"]).strip() == "New words."
+        assert registry_of(one).load_skill(seen(one)["mine"])[1].strip() == "New words."
     assert remove_skill("mine", other) is not None
     assert (skills / "mine" / "SKILL.md").exists()
     assert not os.path.lexists(other / "mine")
@@ -549,7 +549,7 @@ def interrupted_command(folder: Path) -> Path:
 
 def trusted_text(skills: Path) -> list[str]:
     found = registry_of(skills)
-    return [found.load_body(one) for one in found.skills("") if not one.untrusted]
+    return [found.load_skill(one)[1] for one in found.skills("") if not one.untrusted]
 
 
 @pytest.mark.parametrize("work", WORK)
@@ -581,7 +581,7 @@ def test_a_command_killed_at_any_step_leaves_no_trusted_skill_and_the_next_one_f
 def contents(skills: Path) -> dict[str, tuple[str, bool]]:
     """What can be used, whose words it is; and what cannot."""
     found = registry_of(skills)
-    used = {one.skill.name: (found.load_body(one).strip(), one.untrusted) for one in found.skills("")}
+    used = {one.skill.name: (found.load_skill(one)[1].strip(), one.untrusted) for one in found.skills("")}
     return used | {name: ("", True) for name in read_lock(skills) if name not in used}
 
 

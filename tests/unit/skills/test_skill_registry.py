@@ -75,7 +75,7 @@ def test_a_folder_that_leads_out_of_where_it_belongs_is_not_used(world: World, t
     (world.workspace / "skills").symlink_to(tmp_path / "elsewhere")
     shelf = world.shelf()
     assert names(shelf) == []
-    assert "leads out of the folder that it belongs to" in shelf.problems("s")[0]
+    assert "a link out of the folder that it belongs to" in shelf.problems("s")[0]
 
 
 def test_validation_problems_do_not_prevent_the_use_of_a_skill(world: World) -> None:
@@ -170,7 +170,7 @@ def test_an_edited_body_is_news_too(world: World) -> None:
     first = shelf.skills("s")
     write_skill(folder, body="two")
     assert shelf.skills("s") is not first
-    assert shelf.load_body(shelf.get("s", "a")) == "two"
+    assert shelf.load_skill(shelf.get("s", "a"))[1] == "two"
 
 
 def test_added_and_removed_skills_are_noticed(world: World) -> None:
@@ -249,7 +249,7 @@ def test_an_installed_skill_that_has_changed_is_left_out_until_it_is_approved_ag
     pin(folder)
     shelf = world.shelf()
     found = shelf.get("s", "pdf")
-    assert shelf.load_body(found)
+    assert shelf.load_skill(found)[1]
     (folder / file).write_text(write_skill(world.home / "x" / "pdf", body="evil").joinpath("SKILL.md").read_text())
     assert names(shelf) == []
     (trouble,) = shelf.problems("s")
@@ -257,7 +257,7 @@ def test_an_installed_skill_that_has_changed_is_left_out_until_it_is_approved_ag
     with pytest.raises(SkillRefused, match="skill approve pdf"):
         shelf.get("s", "pdf")
     with pytest.raises(SkillRefused, match="skill approve pdf"):
-        shelf.load_body(found)
+        shelf.load_skill(found)
     pin(folder)
     assert names(shelf) == ["pdf"]
 
@@ -271,7 +271,7 @@ def test_a_body_is_compared_with_what_was_approved_before_it_is_handed_out(world
     (folder / "extra.md").write_text("more")
     assert names(shelf) == ["pdf"]
     with pytest.raises(SkillRefused, match="not those that were approved"):
-        shelf.load_body(found)
+        shelf.load_skill(found)
 
 
 def test_of_many_installed_skills_every_one_is_compared_in_a_few_looks(
@@ -297,7 +297,7 @@ def test_an_installed_skill_cannot_pass_for_another(world: World) -> None:
     assert [(one.skill.name, one.skill.description, one.untrusted) for one in shelf.skills("s")] == [
         ("deploy", "real", False)
     ]
-    assert any("calls itself 'deploy'" in one for one in shelf.problems("s"))
+    assert any("its own name is 'deploy'" in one for one in shelf.problems("s"))
 
 
 def test_a_removed_installed_skill_is_named(world: World) -> None:
@@ -306,7 +306,7 @@ def test_a_removed_installed_skill_is_named(world: World) -> None:
     (folder / "SKILL.md").unlink()
     shelf = world.shelf()
     assert shelf.skills("s") == ()
-    assert "no longer in its place" in shelf.problems("s")[0]
+    assert "its folder is missing" in shelf.problems("s")[0]
 
 
 def test_with_a_damaged_lock_file_no_skill_of_unknown_origin_is_used(world: World) -> None:
@@ -318,7 +318,7 @@ def test_with_a_damaged_lock_file_no_skill_of_unknown_origin_is_used(world: Worl
     assert shelf.skills("s") == ()
     assert "damaged" in shelf.problems("s")[0]
     with pytest.raises(SkillRefused, match="damaged"):
-        shelf.load_body(found)
+        shelf.load_skill(found)
 
 
 def test_a_link_is_followed_only_if_the_lock_knows_it_and_it_leads_there(world: World, tmp_path: Path) -> None:
@@ -330,20 +330,20 @@ def test_a_link_is_followed_only_if_the_lock_knows_it_and_it_leads_there(world: 
     (world.skills / "other").symlink_to(evil)
     shelf = SkillRegistry(lambda session: world.scopes(session)[:1], workspace="main", refresh_s=0.0)
     assert names(shelf) == []
-    assert all("is a link that no lock knows" in one for one in shelf.problems("s"))
+    assert all("is a link that the lock file does not list" in one for one in shelf.problems("s"))
     (world.skills / "other").unlink()
     write_lock(world.skills, {"shared": SkillLockEntry(name="shared", digest="", link=str(there.resolve()))})
     (found,) = shelf.skills("s")
     assert not found.untrusted
-    assert shelf.load_body(found) == "one"
+    assert shelf.load_skill(found)[1] == "one"
     assert shelf.folders("s") == (str(there.resolve()),)
     write_skill(there, body="two")
-    assert shelf.load_body(found) == "two"
+    assert shelf.load_skill(found)[1] == "two"
     (world.skills / "shared").unlink()
     (world.skills / "shared").symlink_to(evil)
     assert names(shelf) == []
-    with pytest.raises(SkillRefused, match="no lock knows"):
-        shelf.load_body(found)
+    with pytest.raises(SkillRefused, match="the lock file does not list"):
+        shelf.load_skill(found)
 
 
 def test_a_linked_skill_is_as_trusted_as_where_it_leads(world: World) -> None:
@@ -368,7 +368,7 @@ def test_a_skill_that_was_written_after_reading_untrusted_content_is_not_trusted
     assert not shelf.get("s", "mine").untrusted
     world.labels[str((folder / "SKILL.md").resolve())] = "untrusted:conversation"
     assert shelf.get("s", "mine").untrusted
-    assert "from outside" in shelf.get("s", "mine").untrusted_reason
+    assert "untrusted content" in shelf.get("s", "mine").untrusted_reason
 
 
 # --- installed skills that are large -------------------------------------------------------------
@@ -408,10 +408,10 @@ def test_a_large_skill_is_left_out_until_a_thread_has_compared_it(
     assert "is left out for the moment" in shelf.problems("s")[0]
     there(shelf, "big")
     found = shelf.get("s", "big")
-    assert shelf.load_body(found) == "approved"
+    assert shelf.load_skill(found)[1] == "approved"
     (folder / "new").write_text("x")
     with pytest.raises(SkillRefused, match="not those that were approved"):
-        shelf.load_body(found)
+        shelf.load_skill(found)
     there(shelf, "big", is_there=False)
     pin(folder)
     there(shelf, "big")
@@ -457,14 +457,14 @@ def test_a_hash_is_discarded_when_a_file_is_rewritten_with_its_old_size_and_time
     pin(folder)
     shelf = world.shelf()
     found = shelf.get("s", "pdf")
-    assert shelf.load_body(found) == "approved"
+    assert shelf.load_skill(found)[1] == "approved"
     before = os.stat(path)
     while os.stat(path).st_ctime_ns == before.st_ctime_ns:  # a clock has steps
         path.write_text(path.read_text().replace("approved", "a trojan"))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert os.stat(path).st_size == before.st_size
     with pytest.raises(SkillRefused, match="not those that were approved"):
-        shelf.load_body(found)
+        shelf.load_skill(found)
     assert names(shelf) == []
 
 
@@ -474,7 +474,7 @@ def test_unchanged_files_are_not_hashed_again(world: World, monkeypatch: pytest.
     shelf = world.shelf()
     found = shelf.get("s", "big")
     hashing = _cpu(lambda: compute_digest(folder), 5)
-    assert _cpu(lambda: shelf.load_body(found), 20) < hashing / 2
+    assert _cpu(lambda: shelf.load_skill(found), 20) < hashing / 2
 
 
 def test_installed_skills_with_many_files_are_all_verified_in_a_few_looks(
@@ -518,7 +518,7 @@ def test_a_removed_skill_is_reported_when_it_is_opened(world: World) -> None:
     found = shelf.get("s", "pdf")
     (folder / "SKILL.md").unlink()
     with pytest.raises(SkillRefused, match=r"no SKILL\.md"):
-        shelf.load_body(found)
+        shelf.load_skill(found)
 
 
 def test_scopes_may_be_given_that_are_no_folders(tmp_path: Path) -> None:

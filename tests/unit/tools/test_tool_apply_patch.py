@@ -56,13 +56,13 @@ async def test_files_are_added_changed_moved_and_removed(world: World) -> None:
     [
         (("*** Update File: a.txt", "@@", "-zzz", "+x"), "a.txt, change 1"),
         (("*** Delete File: gone.txt",), r"There is no gone\.txt"),
-        (("*** Add File: a.txt", "+x"), "is there already"),
+        (("*** Add File: a.txt", "+x"), "exists already"),
         (("*** Add File: ../out.txt", "+x"), "outside of the folders"),
         (("*** Add File: kept", "+x"), "protected"),
         (("*** Delete File: link",), "is a link"),
         (("*** Delete File: c.bin", "*** Delete File: c.bin"), "removed by the patch before|There is no"),
-        (("*** Update File: a.txt", "*** Move to: c.bin"), "is there already"),
-        (("*** Add File: x\\y", "+x"), "no name for a new file"),
+        (("*** Update File: a.txt", "*** Move to: c.bin"), "exists already"),
+        (("*** Add File: x\\y", "+x"), "not a valid name for a new file"),
         (("*** Add File: a.txt/below", "+x"), "is not a folder"),
     ],
     ids=range(10),
@@ -114,7 +114,7 @@ async def test_removing_what_the_session_made_is_no_sink_and_everything_else_is(
     assert not world.reach("apply_patch", patch=ours).sink
     assert world.reach("apply_patch", patch=ours, session="another").sink
     reach = world.reach("apply_patch", patch=theirs)
-    assert reach.description == "removes theirs.txt, which this conversation did not make"
+    assert reach.description == "removes theirs.txt, which this session did not create"
     moved = wrapped("*** Update File: theirs.txt", "*** Move to: elsewhere.txt")
     assert world.reach("apply_patch", patch=moved).sink
     assert not world.reach("apply_patch", patch=wrapped("*** Add File: n", "+x")).sink

@@ -65,7 +65,7 @@ async def test_edit_keeps_the_encoding(world: World, encoding: str) -> None:
 
 async def test_a_character_that_the_encoding_lacks_is_refused(world: World) -> None:
     file = world.put("f.txt", b"gr\xfcn\n")
-    with pytest.raises(ToolRefused, match=r"latin-1, which cannot hold '\\u20ac'"):
+    with pytest.raises(ToolRefused, match=r"latin-1, which cannot represent '\\u20ac'"):
         await world.run("edit", path="f.txt", old="n", new="€")
     assert file.read_bytes() == b"gr\xfcn\n"
 
@@ -77,7 +77,7 @@ async def test_a_character_that_the_encoding_lacks_is_refused(world: World) -> N
         ("def f():\n    return 1\n", "def f():\n\treturn 1", "At line 1 it differs only in white space"),
         ("alpha\nbeta gamma\n", "beta gama", "Nearest is line 2: 'beta gamma'"),
         ("a\nb\n", "1\ta\n2\tb", "leave them out"),
-        ("cafe\u0301", "caf\u00e9", "composed differently"),
+        ("cafe\u0301", "caf\u00e9", "differently composed"),
         ("a\n", "zzz", "not in the file"),
         ("a\n", "", "old is empty"),
         ("a\n", "new", "the same"),
@@ -268,6 +268,6 @@ async def test_a_path_that_leads_to_notes_only_after_it_was_allowed_is_refused_f
     assert not tool.reach(arguments, context).sink  # type: ignore[attr-defined]
     link.unlink()
     link.symlink_to("MEMORY.md")
-    with pytest.raises(ToolRefused, match="leads elsewhere"):
+    with pytest.raises(ToolRefused, match="no longer resolves to"):
         await tool.run(arguments, context)
     assert (world.root / "MEMORY.md").read_text() == "x"

@@ -58,9 +58,9 @@ def test_it_runs_once_needs_exec_and_brings_in_what_is_outside(process: Tool) ->
 
 
 async def test_a_process_is_started_written_to_polled_and_stopped(process: Tool) -> None:
-    assert await call(process, action="start", command=ECHO, wait=0) == "[p1 running; nothing new was said]"
+    assert await call(process, action="start", command=ECHO, wait=0) == "[p1 running; no new output]"
     assert await call(process, action="write", id="p1", input="one\n", wait=10) == "[p1 running]\ngot one"
-    assert await call(process, action="poll", id="p1", wait=0) == "[p1 running; nothing new was said]"
+    assert await call(process, action="poll", id="p1", wait=0) == "[p1 running; no new output]"
     assert await call(process, action="list") == f"p1 running: {ECHO}"
     assert (await call(process, action="stop", id="p1")).startswith("[p1 ended with exit code")
     assert await call(process, action="list") == "Nothing runs in the background."

@@ -51,7 +51,7 @@ async def test_a_session_sees_and_removes_only_its_own() -> None:
     await call(tool, action="add", when="2026-11-02T15:30", text="x")
     other = calling("other")
     assert await call(tool, other, action="list") == "Nothing is scheduled."
-    with pytest.raises(ToolRefused, match="There is no appointment 'a1'"):
+    with pytest.raises(ToolRefused, match="This session has no scheduled prompt 'a1'"):
         await call(tool, other, action="remove", id="a1")
     assert await call(tool, action="list") == "a1 2026-11-02T15:30 UTC: x"
 
@@ -59,7 +59,7 @@ async def test_a_session_sees_and_removes_only_its_own() -> None:
 async def test_adding_and_removing_are_sinks_and_listing_is_not() -> None:
     assert create_schedule_tool(InMemoryScheduler()).effect == "idempotent"
     assert reach(action="add", when="2026-11-02T15:30", text="pay Eve") == CallDestinations(
-        sink=True, destinations=("pay Eve",), description="has this conversation prompted at 2026-11-02T15:30"
+        sink=True, destinations=("pay Eve",), description="schedules a prompt to this session at 2026-11-02T15:30"
     )
     assert reach(action="remove", id="a1").destinations == ("a1",)
     assert reach(action="remove", id="a1").sink

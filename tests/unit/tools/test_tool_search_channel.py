@@ -65,7 +65,7 @@ async def test_invalid_times_do_no_harm() -> None:
 
 async def test_nothing_and_nowhere_are_said() -> None:
     assert await call(searching([]), query="x") == "Nothing was found."
-    with pytest.raises(ToolRefused, match="in no room"):
+    with pytest.raises(ToolRefused, match="not in a room"):
         await call(searching([]), calling("elsewhere"), query="x")
     with pytest.raises(ToolRefused, match="at most"):
         await call(searching([]), query="x" * 501)

@@ -325,7 +325,6 @@ def test_an_invalid_file_is_left_for_two_seconds_and_then_kept_with_the_reason(w
     assert (world.path / "failed" / "bad.json").read_text() == '{"type": "weekly"}'
     name, reason = (world.path / "failed" / "bad.reason.txt").read_text().splitlines()
     assert (name, "not 'weekly'" in reason) == ("bad.json", True)
-    assert world.folder.list_failures() == [("bad.json", reason)]
     assert "bad" in world.scan(100).problems  # and it stays named
     world.put("bad", GO)
     assert "bad" not in world.scan().problems
@@ -521,13 +520,12 @@ def test_a_claim_of_an_earlier_process_stays_that_claim(world: World) -> None:
     first, second = world.claim("go"), world.claim("gone")
     (world.path / "firing" / second.file_name).write_bytes(b"\xff\xff")
     world.folder = world.open()
-    assert world.folder.list_unfinished_claims() == [first]
     found = world.scan()
     assert found.unfinished_claims == [first]
     assert "being fired when the process ended" in found.problems["gone"]
     assert world.files()["failed"] == ["gone.json", "gone.reason.txt"]
     world.folder.move_to_done(first)
-    assert world.scan().unfinished_claims == world.folder.list_unfinished_claims() == []
+    assert world.scan().unfinished_claims == []
 
 
 def test_a_file_not_yet_claimed_when_the_process_ended_waits_again(world: World) -> None:
@@ -749,8 +747,6 @@ def test_an_unmounted_folder_removes_no_trigger(world: World) -> None:
     assert set(found.triggers) == {"good"}
     with pytest.raises(EventFolderUnusable):
         world.folder.claim("good", found.triggers["good"][1])
-    with pytest.raises(EventFolderUnusable):
-        world.folder.list_unfinished_claims()
     world.path.unlink()
     away.rename(world.path)
     assert world.scan().problems == {}
@@ -823,9 +819,10 @@ class Clock:
     def monotonic(self): return time.monotonic()
 folder = EventFolder(sys.argv[1], Clock())
 print("ready", flush=True)
-for claim in folder.list_unfinished_claims():
+found = folder.scan()
+for claim in found.unfinished_claims:
     folder.move_to_done(claim)
-for name, (_, digest) in folder.scan().triggers.items():
+for name, (_, digest) in found.triggers.items():
     folder.move_to_done(folder.claim(name, digest))
 print("done", flush=True)
 """

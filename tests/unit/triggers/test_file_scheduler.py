@@ -118,7 +118,7 @@ async def test_at_the_same_moment_the_same_key_makes_one_file_and_no_key_makes_s
     ("when", "zone", "said"),
     [
         ("tomorrow", "UTC", "five cron fields"),
-        ("2020-01-01T09:00", "UTC", "is over already"),
+        ("2020-01-01T09:00", "UTC", "is in the past"),
         ("2099-02-30T09:00", "UTC", "no such day"),
         ("0 0 30 2 *", "UTC", "never comes"),
         ("* * * * * *", "UTC", "seconds are not supported"),
@@ -161,11 +161,11 @@ async def test_there_is_a_bound_for_each_conversation_and_for_all(world: World) 
 
     fill(range(1), range(SESSION_PROMPTS_MAX))
     full = msgspec.structs.replace(ONCE, session="s0", key="one more")
-    with pytest.raises(InputRefused, match=f"this conversation has {SESSION_PROMPTS_MAX} appointments already"):
+    with pytest.raises(InputRefused, match=f"this session has {SESSION_PROMPTS_MAX} scheduled prompts already"):
         await world.scheduler.add(full)
     await world.scheduler.add(msgspec.structs.replace(ONCE, key="another"))  # others may go on
     fill(range(1, 10), range(WORKSPACE_PROMPTS_MAX // 10))
-    with pytest.raises(InputRefused, match=f"there are {WORKSPACE_PROMPTS_MAX} appointments already"):
+    with pytest.raises(InputRefused, match=f"there are {WORKSPACE_PROMPTS_MAX} scheduled prompts already"):
         await world.scheduler.add(msgspec.structs.replace(ONCE, key="yet another"))
     assert await world.scheduler.remove("s0", "schedule-0-0")
 

@@ -100,7 +100,7 @@ def test_a_time_that_is_over_is_read_but_nothing_new_is_made_for_it() -> None:
     """A file may have waited while no process ran; then the trigger's policy for missed times holds."""
     trigger = read(ONE_SHOT)
     check_is_future(trigger, 0)
-    with pytest.raises(TriggerRefused, match="is over already"):
+    with pytest.raises(TriggerRefused, match="is in the past"):
         check_is_future(trigger, 1_800_000_000_000)
     check_is_future(read(PERIODIC), 1_800_000_000_000)
     check_is_future(read(IMMEDIATE), 1_800_000_000_000)
@@ -184,9 +184,9 @@ def test_data_is_laid_out_to_be_read_unless_that_makes_it_too_long() -> None:
         ({**IMMEDIATE, "text": "é" * (TEXT_BYTES_MAX // 2 + 1)}, "`text` has at most"),
         ({**IMMEDIATE, "data": "x" * (DATA_BYTES_MAX + 1)}, "`data` has at most"),
         ({**IMMEDIATE, "data": ["x" * DATA_BYTES_MAX]}, "`data` has at most"),
-        ({"type": "immediate", "text": "go"}, "does not say where to"),
-        ({"type": "immediate", "text": "go", "adapterId": "slack"}, "does not say where to"),
-        ({"type": "immediate", "text": "go", "channelId": "C1"}, "does not say where to"),
+        ({"type": "immediate", "text": "go"}, "has no target"),
+        ({"type": "immediate", "text": "go", "adapterId": "slack"}, "has no target"),
+        ({"type": "immediate", "text": "go", "channelId": "C1"}, "has no target"),
         ({**IMMEDIATE, "adapterId": "slack", "channelId": "C1"}, "but not both"),
         ({**IMMEDIATE, "threadId": " t"}, "names no session"),
         ({**IMMEDIATE, "threadId": "a\nb"}, "names no session"),

@@ -138,18 +138,18 @@ async def test_a_grant_allows_what_would_be_asked_about_and_never_what_is_denied
     assert (await judged(BASH, {"command": "ls"}, confinement=HOST, grants=["bash(ls)"])).decision == "allow"
 
 
-async def test_grants_are_added_while_it_runs_and_a_bad_one_changes_nothing() -> None:
+async def test_grants_are_replaced_while_it_runs_and_a_bad_one_changes_nothing() -> None:
     policy = Policy(PolicyRules(ask=("write",)), confinement=BOXED)
 
     def decide() -> str:
         return policy.decide(WRITE, {"path": "a"}, context(), PolicyContext(cwd="/w")).decision
 
     assert decide() == "ask"
-    policy.add_grant("write(a)")
+    policy.replace_grants(["write(a)"])
     assert decide() == "allow"
     for bad in ("write(", "", "destination:", "destination:https://"):
         with pytest.raises(ConfigError):
-            policy.add_grant(bad)
+            policy.replace_grants([bad])
     assert decide() == "allow"
     policy.replace_grants([])
     assert decide() == "ask"

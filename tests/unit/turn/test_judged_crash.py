@@ -325,7 +325,7 @@ async def test_a_copy_that_is_made_while_judges_think_has_nothing_of_the_answer(
 # --- a bound, and a shape ------------------------------------------------------------------------
 
 
-@tool
+@tool(untrusted=False, sink=False)
 def look() -> str:
     """Look."""
     return "seen"

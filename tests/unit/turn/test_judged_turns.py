@@ -124,7 +124,7 @@ def test_there_are_as_many_corrections_as_configured(corrections: int) -> None:
 async def test_a_judge_against_anomalous_answers_is_given_the_request_and_the_calls() -> None:
     seen: list[JudgeInput] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def measure() -> str:
         return "12 m"
 
@@ -154,7 +154,7 @@ async def test_only_final_answers_are_judged() -> None:
         asked.append(exhibit.answer)
         return True
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def look() -> str:
         return "seen"
 
@@ -186,7 +186,7 @@ async def test_each_turn_has_its_own_corrections() -> None:
 
 @virtual
 async def test_an_answer_at_a_limit_is_not_judged() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def look() -> str:
         return "seen"
 
@@ -326,7 +326,7 @@ async def test_an_answer_cannot_give_itself_a_verdict() -> None:
         reply = await world.ask("go")
         assert reply.outcome == Answered(0.0, passed=False)
         [judged] = [one for one in await world.journal() if isinstance(one, Judged)]
-        assert judged.scores[0].error == "its verdict stands just so in what it was shown"
+        assert judged.scores[0].error == "its verdict is copied from the material that it was shown"
         await world.check_replay()
 
 
@@ -503,7 +503,7 @@ async def test_held_an_answer_is_streamed_once_it_has_passed_and_not_before() ->
 async def test_held_thoughts_and_what_is_said_before_a_call_are_shown_as_they_come() -> None:
     stall = Stall()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def look() -> str:
         return "seen"
 

@@ -21,7 +21,7 @@ from mainstay.testing import Call, Pieces, Raise, Say, Stall
 def counting() -> tuple[Any, list[int]]:
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def count(n: int = 0) -> int:
         ran.append(n)
         return len(ran)
@@ -135,7 +135,7 @@ async def test_calls_per_response_max_refuses_the_rest_and_the_model_may_ask_aga
 async def test_f18_the_same_call_with_the_same_result_is_run_repeated_calls_max_times_in_a_row() -> None:
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def status() -> str:
         ran.append(1)
         return "pending"
@@ -157,7 +157,7 @@ async def test_f18_the_same_call_with_the_same_result_is_run_repeated_calls_max_
 async def test_repeated_calls_with_a_changing_result_or_others_between_are_no_loop() -> None:
     count, ran = counting()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def other() -> str:
         return "other"
 
@@ -176,7 +176,7 @@ async def test_repeated_calls_with_a_changing_result_or_others_between_are_no_lo
 async def test_after_a_circle_another_call_runs_again() -> None:
     ran: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def look(what: str) -> str:
         ran.append(what)
         return "nothing"

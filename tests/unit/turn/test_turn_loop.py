@@ -38,7 +38,7 @@ from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
 
 
-@tool
+@tool(untrusted=False, sink=False)
 async def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b
@@ -173,7 +173,7 @@ async def test_cost_and_usage_add_up_over_the_steps_and_over_the_session() -> No
 async def test_pure_calls_of_one_response_overlap_and_their_results_are_in_call_order() -> None:
     running, most = 0, 0
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def wait(s: float) -> str:
         nonlocal running, most
         running += 1
@@ -196,7 +196,7 @@ async def test_pure_calls_of_one_response_overlap_and_their_results_are_in_call_
 async def test_at_most_parallel_calls_max_run_side_by_side() -> None:
     running, most = 0, 0
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def wait(n: int) -> int:
         nonlocal running, most
         running += 1
@@ -235,14 +235,14 @@ async def test_calls_that_are_not_pure_run_one_after_another() -> None:
 async def test_an_unsafe_call_between_pure_ones_waits_for_those_before_it() -> None:
     log: list[str] = []
 
-    @tool(effect="pure")
+    @tool(effect="pure", untrusted=False, sink=False)
     async def look(n: int) -> int:
         log.append(f"look {n}")
         await asyncio.sleep(1)
         log.append(f"looked {n}")
         return n
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act(n: int) -> int:
         log.append(f"act {n}")
         return n
@@ -315,7 +315,7 @@ async def test_the_model_sees_the_whole_conversation_so_far() -> None:
 async def test_f12_a_stream_that_breaks_inside_a_call_runs_nothing_and_the_step_is_asked_again() -> None:
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def act(n: int) -> str:
         ran.append(n)
         return "done"
@@ -405,7 +405,7 @@ async def test_f17_a_call_cut_off_by_a_filter_is_not_run_either() -> None:
 async def check_cut_off(reason: FinishReason) -> None:
     ran: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def write(text: str = "") -> str:
         ran.append(text)
         return "written"

@@ -89,7 +89,7 @@ MALFORMED = {
 def recording() -> tuple[Any, list[dict[str, Any]]]:
     ran: list[dict[str, Any]] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def take(a: int, b: int, text: str = "", ratio: float = 1.0, anything: Any = None) -> str:
         ran.append({"a": a, "b": b})
         return "taken"
@@ -151,7 +151,7 @@ async def test_f13_a_model_that_never_writes_a_sound_call_is_ended_by_the_bounds
 async def test_f13_a_tool_without_parameters_takes_an_empty_input() -> None:
     ran: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def ping() -> str:
         ran.append(1)
         return "pong"
@@ -226,7 +226,7 @@ async def test_f14_gaps_in_the_indexes_and_interleaved_pieces_make_whole_calls_i
 async def test_f14_a_call_in_a_later_turn_never_gets_an_old_result() -> None:
     ran = 0
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def count() -> int:
         nonlocal ran
         ran += 1
@@ -295,7 +295,7 @@ async def test_f15_a_very_long_name_is_shown_cut_at_tool_name_chars_max() -> Non
 
 @virtual
 async def test_u2_every_call_has_exactly_one_result_in_call_order_in_every_case() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     async def boom(n: int) -> str:
         raise RuntimeError(f"boom {n}")
 

@@ -120,7 +120,7 @@ def test_a_tool_that_raises_anything_gives_an_error_result(error: BaseException,
 def test_one_failing_tool_does_not_stop_the_others() -> None:
     @virtual
     async def check() -> None:
-        @tool(effect="pure")
+        @tool(effect="pure", untrusted=False, sink=False)
         async def half(n: int) -> float:
             return 1 / n
 
@@ -169,7 +169,7 @@ async def test_a_result_of_exactly_the_bound_is_whole_and_an_error_is_bounded_to
 async def test_arguments_over_tool_input_bytes_max_run_nothing() -> None:
     ran: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def take(text: str) -> str:
         ran.append(text)
         return "taken"
@@ -188,7 +188,7 @@ async def test_arguments_over_tool_input_bytes_max_run_nothing() -> None:
 async def test_an_async_tool_is_cancelled_after_tool_timeout_s_and_others_still_work() -> None:
     ended: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def slow(s: float) -> str:
         try:
             await asyncio.sleep(s)
@@ -241,7 +241,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_left_behind() -> None:
 async def test_abort_does_not_wait_for_a_tool_that_swallows_its_cancellation() -> None:
     started = asyncio.Event()
 
-    @tool(timeout_s=3000)
+    @tool(timeout_s=3000, untrusted=False, sink=False)
     async def stubborn() -> str:
         started.set()
         deaf_until = asyncio.get_running_loop().time() + 2000
@@ -272,7 +272,7 @@ async def test_a_tool_that_is_not_async_runs_in_a_thread_of_its_own_and_the_loop
     met = threading.Event()
     threads: list[str] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def block() -> str:
         threads.append(threading.current_thread().name)
         return "met" if met.wait(20) else "alone"
@@ -290,13 +290,13 @@ async def test_a_thread_that_does_not_return_is_abandoned_and_other_tools_still_
     let_go = threading.Event()
     cancelled: list[bool] = []
 
-    @tool(timeout_s=0.5)
+    @tool(timeout_s=0.5, untrusted=False, sink=False)
     def hang(context: ToolContext) -> str:
         let_go.wait(20)
         cancelled.append(context.cancelled)
         return "too late"
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def fine() -> str:
         return "fine"
 
@@ -318,7 +318,7 @@ import asyncio, time
 from mainstay import Agent, Limits, Config, tool
 from mainstay.testing import Call, ScriptedProvider
 
-@tool(timeout_s=0.05)
+@tool(timeout_s=0.05, untrusted=False, sink=False)
 def hang() -> str:
     time.sleep(600)
 
@@ -331,25 +331,28 @@ asyncio.run(main())
 
 
 def test_a_process_with_an_abandoned_thread_can_end() -> None:
-    before = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=300)
     assert done.stdout == "gave up\n", done.stderr
     assert done.returncode == 0
-    assert time.monotonic() - before < 30
 
 
 async def test_hung_threads_are_replaced_even_after_the_pool_was_full() -> None:
     workers = WorkerThreads(threads_max=2)
-    gate = threading.Event()
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        begun.release()
+        gate.wait(120)
+
     quick = [asyncio.ensure_future(workers.run(lambda: 1, {})) for _ in range(6)]
     assert await asyncio.gather(*quick) == [1] * 6
-    hung = [asyncio.ensure_future(workers.run(lambda: gate.wait(20), {})) for _ in range(2)]
-    for _ in range(20):
-        await asyncio.sleep(0.001)  # both are in their threads
+    hung = [asyncio.ensure_future(workers.run(hang, {})) for _ in range(2)]
+    for _ in range(2):
+        assert await asyncio.to_thread(begun.acquire, timeout=60), "both are in their threads"
     for one in hung:
         one.cancel()
     await asyncio.wait(hung)
-    assert await asyncio.wait_for(workers.run(lambda: "served", {}), 5) == "served"
+    assert await asyncio.wait_for(workers.run(lambda: "served", {}), 60) == "served"
     gate.set()
 
 
@@ -397,7 +400,7 @@ async def test_a_tool_sees_the_context_variables_of_its_caller() -> None:
 async def test_a_tool_knows_its_context_and_its_key_is_its_own() -> None:
     seen: list[tuple[str, int, int, str, str]] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def look(n: int, context: ToolContext) -> str:
         seen.append((context.session, context.turn, context.step, context.call_id, context.key))
         return "ok"
@@ -417,7 +420,7 @@ def test_progress_is_seen_by_a_watcher_while_the_tool_still_runs(effect: str) ->
     async def check() -> None:
         noticed = asyncio.Event()
 
-        @tool(effect=effect, timeout_s=60)  # type: ignore[arg-type]
+        @tool(effect=effect, timeout_s=60, untrusted=False, sink=False)  # type: ignore[arg-type]
         async def work(context: ToolContext) -> str:
             context.progress("half way", {"percent": 50})
             await noticed.wait()
@@ -441,7 +444,7 @@ async def test_progress_from_a_thread_is_seen_while_the_tool_still_runs() -> Non
     noticed = threading.Event()
     threads: list[int] = []
 
-    @tool
+    @tool(untrusted=False, sink=False)
     def work(context: ToolContext) -> str:
         context.progress("half way")
         return "finished" if noticed.wait(10) else "nobody noticed"
@@ -463,7 +466,7 @@ async def test_a_cancelled_call_is_told_so() -> None:
     contexts: list[ToolContext] = []
     started = asyncio.Event()
 
-    @tool
+    @tool(untrusted=False, sink=False)
     async def wait(context: ToolContext) -> str:
         contexts.append(context)
         started.set()
@@ -512,7 +515,7 @@ def test_a_schema_comes_from_the_type_hints_and_the_docstring() -> None:
 
 
 def test_an_undeclared_effect_is_unsafe() -> None:
-    @tool
+    @tool(untrusted=False, sink=False)
     def f() -> None: ...
 
     assert f.effect == "unsafe"

@@ -147,7 +147,7 @@ class DocumentsQueryTool(BackendTool[_DocumentsQueryArguments]):
     arguments = _DocumentsQueryArguments
 
     def __init__(self, backend: DocumentsBackend) -> None:
-        usage = "finds passages by words (text; path: only there), or reads a file (path; offset: from that line on)."
+        usage = "finds passages by words (text; path: where), or reads a file (path; offset: from that line on)."
         super().__init__(backend, f"The documents {backend.name}: {usage}")
         self._backend = backend
 
@@ -158,11 +158,11 @@ class DocumentsQueryTool(BackendTool[_DocumentsQueryArguments]):
             )
             return _format_hits(result, max(arguments.offset or 0, 0))
         if not arguments.path:
-            raise BackendRefused("Say what to find (text) or what to read (path).")
+            raise BackendRefused("Give the text to find, or the path to read.")
         document, lines = await self._backend.read_document(arguments.path, context)
         if not document.is_text:
             raise BackendRefused(
-                f"{clean_name(document.path)} is no text ({document.size_bytes} bytes): it is only named."
+                f"{clean_name(document.path)} is not a text file ({document.size_bytes} bytes): it cannot be read."
             )
         return _format_page(document, lines, max(arguments.offset or 1, 1))
 
@@ -171,7 +171,7 @@ class DocumentsQueryTool(BackendTool[_DocumentsQueryArguments]):
 
 
 def _format_document(document: DocumentFile) -> str:
-    kind = "" if document.is_text else ", no text"
+    kind = "" if document.is_text else ", not text"
     return f"{clean_name(document.path, PATH_CHARS_MAX)} ({document.size_bytes} bytes{kind})"
 
 
@@ -189,7 +189,7 @@ def _format_hits(hits: PassageHits, offset: int) -> str:
     ]
     end = offset + len(parts)
     if hits.has_more:
-        parts.append(f"[{offset + 1} to {end}; go on with offset={end}]")
+        parts.append(f"[{offset + 1} to {end}; continue with offset={end}]")
     if hits.incomplete_reason:
         parts.append(f"[{hits.incomplete_reason}]")
     return "\n\n".join(parts) or "Nothing was found."
@@ -210,5 +210,5 @@ def _format_page(document: DocumentFile, lines: Sequence[str], first_line: int) 
     text = "\n".join(page_lines)
     if first_line == 1 and last == total:
         return f"{name}\n{text}"
-    hint = f"; go on with offset={last + 1}" if last < total else ""
+    hint = f"; continue with offset={last + 1}" if last < total else ""
     return f"{name}\n{text}\n[lines {first_line} to {last} of {total}{hint}]"

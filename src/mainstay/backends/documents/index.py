@@ -158,7 +158,7 @@ class DocumentIndex:
                 continue
             count += 1
             if count > FILES_MAX:
-                self._incomplete_reason = f"only the first {FILES_MAX} files were looked at"
+                self._incomplete_reason = f"only the first {FILES_MAX} files are indexed"
                 return
             yield entry, walk
         self._incomplete_reason = walk.cut_reason
@@ -250,7 +250,7 @@ class DocumentIndex:
             for path in gone if not stop() else ():  # after a stop, unvisited files are not missing
                 self._remove_file(connection, path)
         if is_full and not self._incomplete_reason:
-            self._incomplete_reason = "there is more text here than is searched"
+            self._incomplete_reason = "there is more text than is indexed: the rest is not searched"
 
     def _read_text(self, walk: FileWalk, entry: WalkedFile) -> str | None:
         if not _has_text_extension(entry.name):
@@ -302,7 +302,7 @@ def build_path_filter(path: str) -> Callable[[str], bool]:
     try:
         matches = compile_path_glob(plain)
     except GlobRefused as error:
-        raise BackendRefused(f"This is no pattern: {error}.") from None
+        raise BackendRefused(f"The pattern is not valid: {error}.") from None
     return lambda name: name == plain or name.startswith(f"{plain}/") or matches(name)
 
 

@@ -86,7 +86,7 @@ class McpBackend:
         match = next((tool for tool in tools if tool.name == name), None)
         if match is None:
             known = ", ".join(clean_name(tool.name) for tool in tools[:30]) or "none"
-            raise BackendRefused(f"There is no tool {clean_name(name)} to be called here. There are: {known}.")
+            raise BackendRefused(f"There is no tool {clean_name(name)} in scope. Available: {known}.")
         return match
 
     def _is_in_scope(self, uri: str) -> bool:
@@ -96,9 +96,9 @@ class McpBackend:
 
     async def read_resource(self, uri: str) -> str:
         if len(uri) > URI_CHARS_MAX or not uri.isprintable() or " " in uri:
-            raise BackendRefused("This is no address of a resource.")
+            raise BackendRefused("This is not the URI of a resource.")
         if not self._is_in_scope(uri) or _has_parent_segment(uri):
-            raise BackendRefused(f"{clean_name(uri)} is out of what can be reached here.")
+            raise BackendRefused(f"{clean_name(uri)} is not in scope.")
         return truncate_bytes(await self.source.read_resource(uri), RESULT_BYTES_MAX, "\n[the rest is left out]")
 
     async def call_tool(self, tool: McpToolSummary, arguments: JsonObject, context: ToolContext) -> str:
@@ -138,7 +138,7 @@ class McpDescribeTool(BackendTool[_McpDescribeArguments]):
 
     def __init__(self, backend: McpBackend) -> None:
         about = f" ({backend.settings.about})" if backend.settings.about else ""
-        usage = "lists resources and tools; tool: what that one takes."
+        usage = "lists resources and tools; tool: the arguments of that one."
         super().__init__(backend, f"The data of {backend.name}{about}: {usage}")
         self._backend = backend
 
@@ -176,7 +176,7 @@ class McpQueryTool(BackendTool[_McpQueryArguments]):
             sink=True,
             leaves_workspace=True,
             destinations=(destination,),
-            description=f"asks {destination}, which is elsewhere",
+            description=f"sends a request to {destination}, outside this machine",
         )
 
     def __init__(self, backend: McpBackend) -> None:

@@ -105,7 +105,7 @@ class RestBackend:
         except (FetchFailed, OSError) as error:
             if not _is_url(self.settings.description):
                 raise ConfigError(f"backends.{self.name}.description: cannot be read: {error}") from None
-            self._load_error = f"Its description cannot be had just now: {clean_line(str(error))}"
+            self._load_error = f"Its description cannot be fetched now: {clean_line(str(error))}"
             raise BackendRefused(self._load_error) from None
         except (BackendRefused, AddressRefused) as error:
             raise ConfigError(f"backends.{self.name}: {error}") from None
@@ -128,7 +128,7 @@ class RestBackend:
         listing = fit_lines(operation_lines, tokens, "operations", omitted)
         if listing.count("\n") + 1 < len(operation_lines):
             listing = fit_lines(_group_by_path(listable), tokens, "groups")
-        hint = f"{self.name}__describe finds operations and tells what one takes."
+        hint = f"{self.name}__describe finds operations and shows the parameters of one."
         return "\n".join((*lines, hint, listing))
 
     # --- description -----------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class RestBackend:
                 return _refuse_query_string(url), (_host_and_port(url),)
             if url.scheme == "https":
                 return _refuse_query_string(url), ()
-        raise BackendRefused("the description names no encrypted address: say where the API is, as url")
+        raise BackendRefused("the description has no https address: set the address of the API as url")
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class RestBackend:
         operation = api.document.find_operation(name)
         if operation is None or operation not in api.operations:
             similar = [candidate.id for candidate in _rank_operations(api.operations, name)[:3]]
-            hint = f" Near it: {', '.join(similar)}." if similar else ""
+            hint = f" Similar: {', '.join(similar)}." if similar else ""
             raise BackendRefused(f"There is no operation {clean_name(name)} here.{hint}")
         return api, operation
 
@@ -231,7 +231,7 @@ class _RestCallArguments(BackendToolArguments, frozen=True):
 
 _CALL_PROPERTIES: dict[str, JsonObject] = {
     "operation": {"type": "string"},
-    "parameters": {"type": "object", "description": "by name, wherever they go: path, query, header"},
+    "parameters": {"type": "object", "description": "by name, for the path, the query and the headers"},
 }
 
 
@@ -241,7 +241,7 @@ class RestDescribeTool(BackendTool[_RestDescribeArguments]):
 
     def __init__(self, backend: RestBackend) -> None:
         about = f" ({backend.settings.about})" if backend.settings.about else ""
-        usage = "lists its operations; search: those about something; operation: what that one takes."
+        usage = "lists its operations; search: those that match; operation: the parameters of that one."
         super().__init__(backend, f"The API {backend.name}{about}: {usage}")
         self._backend = backend
 
@@ -257,7 +257,7 @@ class RestDescribeTool(BackendTool[_RestDescribeArguments]):
             ranked = _rank_operations(api.operations, arguments.search)
             listed, note = paginate(ranked, arguments.offset, SEARCH_HITS_MAX)
             lines = [_format_operation(candidate, with_summary=True) for candidate in listed]
-            return "\n".join((*lines, note)) if lines else "Nothing is about that. Without search, all are listed."
+            return "\n".join((*lines, note)) if lines else "No operation matches. Without search, all are listed."
         listed, note = paginate(api.operations, arguments.offset, self._backend.settings.rows_max)
         unreadable = api.document.unreadable_count
         lines = [_format_operation(candidate, with_summary=True) for candidate in listed]
@@ -358,7 +358,7 @@ def _describe_operation(api: LoadedRestApi, details: OperationDetails) -> str:
         optional = "" if details.body_required else "?"
         lines.append(f"  body{optional} ({clean_line(body.mime, 60)}): {formatter.format_schema(body.schema)}")
     if len(lines) == 1:
-        lines.append("  It takes nothing.")
+        lines.append("  It has no parameters.")
     return "\n".join(lines)
 
 
@@ -387,7 +387,7 @@ def _parse_base_url(name: str, settings: RestSettings) -> ParsedUrl | None:
 
 def _refuse_query_string(url: ParsedUrl) -> ParsedUrl:
     if "?" in url.target:
-        raise AddressRefused("The address of an API has no question mark in it.")
+        raise AddressRefused("The address of an API must not contain a question mark.")
     return url
 
 

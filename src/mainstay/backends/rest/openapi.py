@@ -249,7 +249,7 @@ class OpenApiDocument:
             if not isinstance(pointer, str):
                 return node
             node = self.read_pointer(pointer)
-        raise BackendRefused("The description goes from reference to reference.")
+        raise BackendRefused("The description has too long a chain of references.")
 
     def read_pointer(self, pointer: str) -> JsonValue:
         """Decode the node that a reference names."""
@@ -257,7 +257,9 @@ class OpenApiDocument:
 
     def _find_raw(self, pointer: str) -> Raw:
         if not pointer.startswith("#/") or len(pointer) > 1000:
-            raise BackendRefused(f"The description points outside of itself ({clean_line(pointer, 80)}): not followed.")
+            raise BackendRefused(
+                f"The description refers to another document ({clean_line(pointer, 80)}): not followed."
+            )
         segments = tuple(unquote(segment).replace("~1", "/").replace("~0", "~") for segment in pointer[2:].split("/"))
         missing = BackendRefused(f"The description has nothing under {clean_line(pointer, 80)}.")
         if len(segments) > POINTER_SEGMENTS_MAX:
@@ -305,7 +307,7 @@ def _to_json(data: bytes) -> bytes:
     except yaml.YamlRefused as error:
         raise BackendRefused(f"The description cannot be read: {error}.") from None
     except (msgspec.MsgspecError, OverflowError, RecursionError):
-        raise BackendRefused("The description cannot be read: it holds what JSON cannot.") from None
+        raise BackendRefused("The description cannot be read: it contains values that JSON cannot represent.") from None
 
 
 def _decode_level(raw: Raw) -> dict[str, Raw]:

@@ -102,7 +102,7 @@ class RequestBuilder:
             details, {parameter.name: (parameter, value) for parameter, value in pairs if parameter.location == "path"}
         )
         if not is_in_scope(path):
-            raise BackendRefused("With these values the path is out of what can be reached here. Nothing was sent.")
+            raise BackendRefused("With these values the path is not in scope. Nothing was sent.")
         names = {parameter.name for parameter in details.parameters}
         query = "&".join(
             text
@@ -137,7 +137,7 @@ class RequestBuilder:
 
         path = PATH_PARAMETER.sub(fill, template)
         if has_dot_segments(path):
-            raise BackendRefused("A path cannot have a step that is . or .. in it. Nothing was sent.")
+            raise BackendRefused("A path must not contain the segments . or .. . Nothing was sent.")
         return path
 
     def _build_query(self, parameter: ApiParameter, value: JsonValue, parameter_names: set[str]) -> list[str]:
@@ -175,7 +175,7 @@ class RequestBuilder:
         if _is_text(media):
             return f"{media.mime}; charset=utf-8", _to_text(body).encode()
         if not isinstance(body, dict):
-            raise BackendRefused("A form is an object of names and values. Nothing was sent.")
+            raise BackendRefused("A form must be an object of names and values. Nothing was sent.")
         pairs = [(name, text) for name, value in body.items() for text in _flatten(value)]
         return FORM_MIME, "&".join(f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in pairs).encode()
 
@@ -289,7 +289,7 @@ def _flatten(value: JsonValue, *, explode: bool = False) -> list[str]:
 def _encode_path_value(parameter: ApiParameter, value: JsonValue, *, allow_slashes: bool) -> str:
     """Encode a value as one path segment, or as several if the description allows slashes in it."""
     if parameter.style not in ("", "simple"):
-        raise BackendRefused(f"{clean_name(parameter.name)} is written in a way ({parameter.style}) not supported.")
+        raise BackendRefused(f"{clean_name(parameter.name)} has a style ({parameter.style}) that is not supported.")
     text = _to_json(value) if parameter.is_json else ",".join(_flatten(value, explode=parameter.explode is True))
     name = clean_name(parameter.key)
     segments = text.split("/") if allow_slashes else [text]
@@ -298,7 +298,7 @@ def _encode_path_value(parameter: ApiParameter, value: JsonValue, *, allow_slash
     for segment in segments:
         decoded = unicodedata.normalize("NFKC", unquote(unquote(unquote(segment))))
         if any(char in "/\\" or unicodedata.category(char) in ("Cc", "Cs") for char in segment + decoded):
-            raise BackendRefused(f"{name} cannot hold slashes or control characters. Nothing was sent.")
+            raise BackendRefused(f"{name} must not contain slashes or control characters. Nothing was sent.")
         if decoded in (".", ".."):
             raise BackendRefused(f"{name} cannot be . or .. ({clean_line(segment, 40)}). Nothing was sent.")
     return "/".join(quote(segment, safe="") for segment in segments)
@@ -312,7 +312,9 @@ def _build_headers(pairs: list[tuple[ApiParameter, JsonValue]]) -> list[tuple[st
                 _to_json(value) if parameter.is_json else ",".join(_flatten(value, explode=parameter.explode is True))
             )
             if not text.isascii() or not text.isprintable():
-                raise BackendRefused(f"{clean_name(parameter.key)} goes into a header: one line of plain characters.")
+                raise BackendRefused(
+                    f"{clean_name(parameter.key)} is sent as a header: it must be one line of printable ASCII."
+                )
             headers.append((parameter.name, text.strip(" ")))
         elif parameter.location == "cookie":
             cookies += [f"{quote(parameter.name, safe='')}={quote(text, safe='')}" for text in _flatten(value)]
@@ -342,5 +344,5 @@ def _build_query_pairs(parameter: ApiParameter, value: JsonValue) -> list[tuple[
 
 def _quote_value(text: str) -> str:
     if "\x00" in text:
-        raise BackendRefused("A value cannot hold a NUL character. Nothing was sent.")
+        raise BackendRefused("A value must not contain a NUL character. Nothing was sent.")
     return quote(text.encode(errors="replace"), safe="")

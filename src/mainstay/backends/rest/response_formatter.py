@@ -57,7 +57,7 @@ def _format_body(result: FetchResult, rows_max: int, offset: int | None) -> str:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             pass  # not JSON, whatever the content type says
     if not _is_text(result):
-        return f"[{len(result.body)} bytes that are no text]"
+        return f"[{len(result.body)} bytes that are not text]"
     text = decode_body(result)
     if result.mime in ("text/html", "application/xhtml+xml"):
         text = convert_html(text, result.url).text
@@ -110,9 +110,9 @@ def _format_error(response: HttpResponse, masker: OwnerHeaderMasker) -> str:
     status_line = f"HTTP {fetched.status}"
     if fetched.status < 400:
         location = clean_line(masker.mask(response.headers.get("location", "")), 200)
-        return f"{status_line}: it leads elsewhere{f' ({location})' if location else ''}, which is not followed."
+        return f"{status_line}: it redirects{f' ({location})' if location else ''}, which is not followed."
     message = clean_line(masker.mask(_find_error_text(fetched)), ERROR_CHARS_MAX)
-    return f"{status_line}: {message}" if message else f"{status_line}, and the server says no more."
+    return f"{status_line}: {message}" if message else f"{status_line}, and the server gives no reason."
 
 
 def _find_error_text(result: FetchResult) -> str:

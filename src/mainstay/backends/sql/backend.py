@@ -49,7 +49,7 @@ class _SqlDescribeArguments(BackendToolArguments, frozen=True):
 
 class _SqlQueryArguments(BackendToolArguments, frozen=True):
     sql: str
-    offset: Annotated[int | None, Meta(description="Go on at this row.")] = None
+    offset: Annotated[int | None, Meta(description="Continue at this row.")] = None
 
 
 class _SqlChangeArguments(BackendToolArguments, frozen=True):
@@ -133,7 +133,7 @@ class SqlBackend:
             async with asyncio.timeout(SCHEMA_TIMEOUT_S):
                 await self._load_catalog()
         except TimeoutError:
-            raise BackendRefused(f"The database did not say what it has within {SCHEMA_TIMEOUT_S:g} s.") from None
+            raise BackendRefused(f"The database did not list its tables within {SCHEMA_TIMEOUT_S:g} s.") from None
 
     async def close(self) -> None:
         """Do nothing: no connection is kept between calls."""
@@ -151,14 +151,14 @@ class SqlBackend:
         else:
             lines = [formatter.format_line(granted) for granted in _list_granted(catalog, scope)]
         if not lines:
-            return "[there are no tables within reach]"
+            return "[there are no tables in scope]"
         rows, note = paginate(lines, offset, self.settings.rows_max)
         return "\n".join((*rows, note)) if note else "\n".join(rows)
 
     async def query(self, sql: str, offset: int | None) -> str:
         first = offset or 0
         if not 0 <= first <= OFFSET_MAX:
-            raise BackendRefused(f"offset is a number from 0 to {OFFSET_MAX}. Nothing was run.")
+            raise BackendRefused(f"offset must be a number from 0 to {OFFSET_MAX}. Nothing was run.")
         window = ResultPageRequest(first, self.settings.rows_max)
         statement, rows = await self.engine.run_query(lambda checker: checker.check_query(sql), window)
         return format_csv(rows, first, statement.is_ordered)
@@ -204,7 +204,7 @@ def _find_granted(name: str, catalog: Catalog, scope: SqlScopeMatcher) -> Relati
     for relation in (catalog.find(name), catalog.find(unquoted), catalog.find(last, schema)):
         if relation is not None and scope.find_grant(relation):
             return relation
-    raise BackendRefused(f"There is no table {clean_line(name, 80)} within reach: describe lists those there are.")
+    raise BackendRefused(f"There is no table {clean_line(name, 80)} in scope: describe lists the tables.")
 
 
 _COLUMN_TYPE = re.compile(

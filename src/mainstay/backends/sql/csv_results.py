@@ -73,7 +73,7 @@ def _format_footer(offset: int, row_count: int, *, has_more: bool, is_ordered: b
     position = f"rows {offset + 1} to {offset + row_count}"
     if not has_more:
         return f"[{position}; there are no more]"
-    hint = "" if is_ordered else "; with ORDER BY pages are sure to fit together"
+    hint = "" if is_ordered else "; use ORDER BY to get consistent pages"
     return f"[{position}; there are more: offset={offset + row_count}{hint}]"
 
 

@@ -58,8 +58,8 @@ class SqlDatabase(Protocol):
 
 def out_of_scope_error(name: str) -> BackendRefused:
     return BackendRefused(
-        f"This would read {name}, which is not within reach: a view that was granted by a pattern opens nothing but "
-        "what lies within the scope itself. Nothing was run."
+        f"This would read {name}, which is not in scope: a view that a pattern allows gives access only to tables "
+        "that are in scope themselves. Nothing was run."
     )
 
 
@@ -76,7 +76,7 @@ def unreachable_error(title: str, error: Exception, owner_message: str = "") -> 
     """Return the error without the driver's message, which may contain the host and the user: it is for the owner."""
     reason = clean_line(str(error), REASON_CHARS_MAX)
     return BackendRefused(
-        f"The {title} database cannot be reached now: if that lasts, its owner must look after it.",
+        f"The {title} database cannot be reached now; if this persists, its owner must fix it.",
         owner_message or f"the {title} database cannot be opened: {reason}",
     )
 
@@ -117,7 +117,7 @@ class CallLimiter:
             async with asyncio.timeout(self._timeout_s):
                 await self._slots.acquire()
         except TimeoutError:
-            raise BackendRefused("Too much is asked of this database at once: try again later.") from None
+            raise BackendRefused("Too many statements are running on this database: try again later.") from None
         task = asyncio.ensure_future(work())
         task.add_done_callback(self._release_slot)
         try:

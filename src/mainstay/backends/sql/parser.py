@@ -100,7 +100,7 @@ def _build_generator_class(generator: type[Generator]) -> type[Generator]:
 
 def _count_step(steps_left: int) -> int:
     if steps_left <= 0:
-        raise BackendRefused("The statement takes too long to read: write it more simply. Nothing was run.")
+        raise BackendRefused("The statement takes too long to parse: simplify it. Nothing was run.")
     return steps_left - 1
 
 
@@ -134,7 +134,7 @@ def _syntax_error(error: Exception) -> BackendRefused:
     first = (getattr(error, "errors", None) or [{}])[0]
     position = f" near line {first['line']}, column {first['col']}" if first.get("line") else ""
     return BackendRefused(
-        f"The statement cannot be read{position}: {shorten(first.get('description') or 'bad syntax')}"
+        f"The statement cannot be parsed{position}: {shorten(first.get('description') or 'bad syntax')}"
     )
 
 
@@ -148,7 +148,7 @@ def generate_sql(tree: Expr, dialect: SqlDialect) -> str:
             unsupported_level=sqlglot.ErrorLevel.IMMEDIATE,
         )
     except (sqlglot.errors.SqlglotError, *_PARSER_BUGS) as error:
-        raise BackendRefused(f"This cannot be said to {dialect.title}: {shorten(str(error))}") from None
+        raise BackendRefused(f"This cannot be expressed in the SQL of {dialect.title}: {shorten(str(error))}") from None
     except RecursionError:
         raise BackendRefused("The statement is nested too deeply. Nothing was run.") from None
     if len(sql) > SQL_CHARS_MAX:

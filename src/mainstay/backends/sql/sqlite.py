@@ -168,9 +168,7 @@ class SqliteEngine:
                 raise BackendRefused("The statement needs too much memory and was stopped: ask for less.") from None
             raise timeout_error(self._timeout_s) from None
         except apsw.AuthError:
-            raise BackendRefused(
-                "This would read or change something that is not within reach. Nothing was run."
-            ) from None
+            raise BackendRefused("This would read or change something that is not in scope. Nothing was run.") from None
         except (
             apsw.CantOpenError,
             apsw.NotADBError,
@@ -180,7 +178,7 @@ class SqliteEngine:
         ) as error:
             raise unreachable_error(SQLITE.title, error, _describe_missing_file(self._path)) from None
         except UnicodeDecodeError:
-            raise database_error("a text is no UTF-8: leave that column out, or take hex() of it") from None
+            raise database_error("a text value is not UTF-8: leave that column out, or use hex()") from None
         except apsw.TooBigError:
             raise BackendRefused(f"A value is larger than {VALUE_BYTES_MAX} bytes: leave that column out.") from None
         except apsw.Error as error:
@@ -336,4 +334,4 @@ def _describe_missing_file(path: str) -> str:
     """Return why a path cannot be a database; empty if it is a file."""
     if os.path.isfile(path):
         return ""
-    return f"{path} is no file" if os.path.exists(path) else f"there is no file {path}"
+    return f"{path} is not a file" if os.path.exists(path) else f"there is no file {path}"

@@ -42,7 +42,7 @@ def replace_slow_functions(db: apsw.Connection, should_stop: Callable[[], bool],
         if should_stop():
             raise apsw.InterruptError
         if _value_size(values[0]) * _value_size(values[1]) > work_max:
-            raise BackendRefused(f"{name} is given too much here: ask for less.")
+            raise BackendRefused(f"The arguments of {name} are too large: ask for less.")
         result: SqliteValue = helper.execute(sql, values).fetchall()[0][0]
         return result
 

@@ -185,4 +185,3 @@ MYSQL = SqlDialect(
     identifier_quote="`",
     identifier_bytes_max=256,
 )
-DIALECTS = {dialect.name: dialect for dialect in (SQLITE, POSTGRES, MYSQL)}

@@ -106,7 +106,7 @@ class StatementChecker(msgspec.Struct, frozen=True):
         sql = generate_sql(tree, self.dialect)
         reparsed = parse_sql(sql, self.dialect)
         if len(reparsed) != 1 or reparsed[0] is None or generate_sql(reparsed[0], self.dialect) != sql:
-            raise BackendRefused("This statement cannot be read without doubt: write it more simply. Nothing was run.")
+            raise BackendRefused("This statement cannot be parsed unambiguously: simplify it. Nothing was run.")
         tree = reparsed[0]
         is_change = not is_query(tree)
         relations = tuple(dict.fromkeys(self._check_nodes(tree)))
@@ -143,7 +143,7 @@ class StatementChecker(msgspec.Struct, frozen=True):
         database = self._fold_identifier(node.args.get("catalog"))
         if relation is None or not self.scope.find_grant(relation) or (database and database != relation.database):
             name = clean_name(f"{schema}.{node.name}" if schema else node.name)
-            raise TableUnknown(f"There is no table {name} within reach: describe lists those there are.")
+            raise TableUnknown(f"There is no table {name} in scope: describe lists the tables.")
         return relation
 
     def _fold_identifier(self, identifier: Expr | None) -> str:
@@ -179,7 +179,7 @@ class StatementChecker(msgspec.Struct, frozen=True):
             check_type(node, self.dialect)
             if type(node).__name__ == "CTE" and self.catalog.is_name_taken(node.alias):
                 name = clean_name(node.alias)
-                raise BackendRefused(f"There is something called {name} already: give that part another name.")
+                raise BackendRefused(f"There is a table or view {name} already: give the subquery another name.")
             if type(node).__name__ == "Table" and not self._is_table_function(node) and not self._is_cte(node):
                 yield self._find_table(node)
 
@@ -192,7 +192,7 @@ class StatementChecker(msgspec.Struct, frozen=True):
         for schema, name in _find_qualified_names(sql, self.dialect):
             relation = self.catalog.find(name, schema)
             if relation is not None and relation not in relations:
-                raise BackendRefused(f"There is no table {clean_name(name)} within reach. Nothing was run.")
+                raise BackendRefused(f"There is no table {clean_name(name)} in scope. Nothing was run.")
 
     def _is_table_function(self, node: Expr) -> bool:
         """Return whether rows come from a function; raises BackendRefused unless it is an allowed table function."""
@@ -210,7 +210,7 @@ class StatementChecker(msgspec.Struct, frozen=True):
         if type(node).__name__ == "Schema":
             node = node.this
         if type(node).__name__ != "Table" or node.args.get("joins") or self._is_cte(node) or _is_computed_table(node):
-            raise BackendRefused("A change is one of a single table. Nothing was run.")
+            raise BackendRefused("A statement can change only one table. Nothing was run.")
         relation = self._find_table(node)
         if relation.is_indirect:
             raise BackendRefused(f"{clean_name(relation.name)} is a {relation.kind}: only tables can be changed.")
@@ -237,7 +237,7 @@ def _tokenize_checked(text: str, dialect: SqlDialect, start_keywords: tuple[str,
     first = next((token.text.upper() for token in result if token.text != "("), "")
     if first not in start_keywords:
         expected = " or ".join(start_keywords)
-        raise BackendRefused(f"A statement begins with {expected} here, not with {shorten(first) or 'nothing'}.")
+        raise BackendRefused(f"A statement must begin with {expected} here, not with {shorten(first) or 'nothing'}.")
     return result
 
 
@@ -257,7 +257,7 @@ def precheck_change(text: str, dialect: SqlDialect) -> None:
 
 
 def _missing_where_error(verb: str) -> BackendRefused:
-    return BackendRefused(f"{verb} needs a WHERE that says which rows. Nothing was run.")
+    return BackendRefused(f"{verb} needs a WHERE clause that selects rows. Nothing was run.")
 
 
 def _is_computed_table(table: Expr) -> bool:
@@ -278,19 +278,19 @@ def check_node(node: Expr, dialect: SqlDialect, *, root: Expr | None) -> None:
     kind = type(node).__name__
     is_known = kind in _ALLOWED_NODES or isinstance(node, exp.Func | exp.Binary | exp.Unary)
     if not is_known or (kind in _CHANGE_ARGS and node is not root):
-        raise BackendRefused(f"This is not possible here: {format_excerpt(node, dialect)}. Nothing was run.")
+        raise BackendRefused(f"This is not allowed here: {format_excerpt(node, dialect)}. Nothing was run.")
     allowed = {"Select": _SELECT_ARGS, "Table": _TABLE_ARGS, **_CHANGE_ARGS}.get(kind)
     if allowed and (refused := [name for name, value in node.args.items() if value and name not in allowed]):
-        raise BackendRefused(f"{refused[0].strip('_').upper()} is not possible here. Nothing was run.")
+        raise BackendRefused(f"{refused[0].strip('_').upper()} is not allowed here. Nothing was run.")
     if kind == "In" and node.args.get("field"):  # some databases read a whole table for it
         raise BackendRefused("Write `IN (SELECT …)` or a list in parentheses. Nothing was run.")
     if kind == "Identifier" and len(node.this.encode(errors="replace")) > dialect.identifier_bytes_max:
         raise BackendRefused(f"The name {clean_name(node.this)} is too long. Nothing was run.")
     if isinstance(node, exp.Anonymous) and not isinstance(node.this, str):  # quoted, so it is user-defined
-        raise BackendRefused(f"The function {clean_name(node.name)} is not possible here. Nothing was run.")
+        raise BackendRefused(f"The function {clean_name(node.name)} is not allowed here. Nothing was run.")
     if kind == "Dot" and isinstance(node.expression, exp.Func):
         name = clean_name(node.expression.name or type(node.expression).__name__)
-        raise BackendRefused(f"The function {name} is not possible here with a schema. Nothing was run.")
+        raise BackendRefused(f"The function {name} is not allowed here with a schema. Nothing was run.")
 
 
 def check_type(node: Expr, dialect: SqlDialect) -> None:
@@ -306,7 +306,7 @@ def check_type(node: Expr, dialect: SqlDialect) -> None:
     sql = generate_sql(node_type, dialect).replace(dialect.identifier_quote, "")
     tokens = re.findall(r"[A-Za-z_]\w*", sql.upper())
     if not _TYPE_NAME.fullmatch(sql) or not dialect.types.union(dialect.keywords).issuperset(tokens):
-        raise BackendRefused(f"The type {shorten(sql)} is not possible here. Nothing was run.")
+        raise BackendRefused(f"The type {shorten(sql)} is not allowed here. Nothing was run.")
 
 
 def _check_columns(tree: Expr, table: Relation) -> None:
@@ -334,7 +334,7 @@ def check_keywords(sql: str, dialect: SqlDialect, *, is_change: bool = False) ->
         match = dialect.token_pattern.match(sql, at)
         pair = sql[at : at + 2]
         if match is None or pair in ("--", "/*", "*/") or (pair == "||" and dialect.name == "mysql"):
-            raise BackendRefused(f"{shorten(sql[at : at + 12])} is not possible here. Nothing was run.")
+            raise BackendRefused(f"{shorten(sql[at : at + 12])} is not allowed here. Nothing was run.")
         if match.lastgroup == "word":
             word = match[0].upper()
             if word not in allowed or before == ".":
@@ -361,7 +361,7 @@ def _check_function(word: str, after: str, before: str, dialect: SqlDialect) -> 
     is_bare = word.startswith(("CURRENT_", "LOCALTIME", "UTC_"))
     if before == "." or word not in known or (after != "(" and not is_bare):
         kind = "function" if after == "(" else "word"
-        raise BackendRefused(f"The {kind} {shorten(word)} is not possible here. Nothing was run.")
+        raise BackendRefused(f"The {kind} {shorten(word)} is not allowed here. Nothing was run.")
 
 
 # --- views ---------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def check_view_definition(definition: str, dialect: SqlDialect) -> list[tuple[st
     """
     statements = [statement for statement in parse_sql(definition, dialect) if statement is not None]
     if len(statements) != 1 or not is_query(statements[0]):
-        raise BackendRefused("A view here cannot be read without doubt. Nothing was run.")
+        raise BackendRefused("The definition of a view cannot be parsed unambiguously. Nothing was run.")
     for node in walk_nodes(statements[0]):
         check_node(node, dialect, root=None)
     check_keywords(generate_sql(statements[0], dialect), dialect)

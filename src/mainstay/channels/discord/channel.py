@@ -292,7 +292,7 @@ class DiscordChannel:
         except FetchFailed as error:
             raise DeliveryDeferred(f"{file.name} could not be fetched: {error}") from None
         if response.status != 200:
-            raise DeliveryRejected(f"{file.name} cannot be had: Discord says {response.status}")
+            raise DeliveryRejected(f"{file.name} could not be fetched: Discord answered with {response.status}")
         await write_new_file(response.body, target)
         return response.mime
 
@@ -370,7 +370,7 @@ def _check_ids(to: ChatAddress, id: str = "0") -> None:
     """Raise DeliveryRejected unless all ids are numbers: an address may come from the model or a user."""
     for part in (to.room, to.thread or "0", id):
         if not (part.isascii() and part.isdecimal() and len(part) <= 20):
-            raise DeliveryRejected(f"{str(to)[:100]!r} is no room of Discord")
+            raise DeliveryRejected(f"{str(to)[:100]!r} is not a Discord room")
 
 
 def build_discord_channel(name: str, settings: DiscordSettings, context: ChannelFactoryContext) -> DiscordChannel:

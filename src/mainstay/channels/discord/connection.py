@@ -233,9 +233,9 @@ async def call_api(request: Awaitable[T], timeout_s: float = REQUEST_TIMEOUT_S) 
         async with asyncio.timeout(timeout_s):
             return await request
     except DiscordRateLimited as error:
-        raise DeliveryDeferred("Discord says that it is too soon", retry_after_s=error.retry_after_s) from None
+        raise DeliveryDeferred("Discord's rate limit was reached", retry_after_s=error.retry_after_s) from None
     except discord.RateLimited as error:
-        raise DeliveryDeferred("Discord says that it is too soon", retry_after_s=error.retry_after) from None
+        raise DeliveryDeferred("Discord's rate limit was reached", retry_after_s=error.retry_after) from None
     except discord.LoginFailure:
         raise
     except discord.HTTPException as error:
@@ -259,7 +259,7 @@ class DiscordRequestRefused(DeliveryRejected):
 
 
 def _to_channel_error(error: Any) -> Exception:
-    sentence = f"Discord says {error.status}: {' '.join(str(error.text).split())[:200]}"
+    sentence = f"Discord answered with {error.status}: {' '.join(str(error.text).split())[:200]}"
     if error.status == 429:
         return DeliveryDeferred(sentence, retry_after_s=5.0)
     if error.status >= 500 or error.status == 408:

@@ -54,7 +54,9 @@ TYPING_MS = 8_000
 TYPING_TIMEOUT_S = 5.0
 HISTORY_PAGES_MAX = 10
 DEVICE_NAME = "mainstay"
-ENCRYPTION_NOTICE = "This room is encrypted end to end, which I cannot read: please talk to me in one that is not."
+ENCRYPTION_NOTICE = (
+    "This room is end-to-end encrypted, and I cannot read it: please write to me in a room without encryption."
+)
 
 
 class MatrixChannel:
@@ -271,7 +273,7 @@ class MatrixChannel:
             raise DeliveryRejected(f"{name} cannot be read: {error.strerror or error}") from None
         size = status.st_size
         if not stat.S_ISREG(status.st_mode):
-            raise DeliveryRejected(f"{name} is no file that can be sent")
+            raise DeliveryRejected(f"{name} is not a file that can be sent")
         if size > self.capabilities.file_bytes_max:
             raise DeliveryRejected(
                 f"{name} has {size} bytes: more than the {self.capabilities.file_bytes_max} that can be sent"
@@ -372,7 +374,7 @@ def _check_ids(to: ChatAddress, id: str = "$") -> None:
     """Raise DeliveryRejected unless these are ids of a room and events: an address may come from the model or a user,
     and must not lead to another path on the homeserver."""
     if not to.room.startswith("!") or (to.thread and not to.thread.startswith("$")) or not id.startswith("$"):
-        raise DeliveryRejected(f"{str(to)[:100]!r} is no room of Matrix")
+        raise DeliveryRejected(f"{str(to)[:100]!r} is not a Matrix room")
 
 
 class _MatrixSearchResult(msgspec.Struct, frozen=True):

@@ -142,7 +142,7 @@ class MatrixClient:
         try:
             return msgspec.json.decode(raw, type=target_type)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            raise DeliveryDeferred("the homeserver's answer cannot be understood") from None
+            raise DeliveryDeferred("the homeserver's answer cannot be parsed") from None
 
     async def _send(self, request: RawMatrixRequest, timeout_s: float) -> Any:
         from aiohttp import ClientTimeout
@@ -191,7 +191,7 @@ class MatrixClient:
         """Download into a new file and return its MIME type. The homeserver fetches media of other servers itself."""
         match = MXC_URI.fullmatch(ref)
         if match is None:
-            raise DeliveryRejected("this is no file of a Matrix homeserver")
+            raise DeliveryRejected("this is not a file on a Matrix homeserver")
         request = RawMatrixRequest(path=("media", "download", match[1], match[2]), base_path=CLIENT_V1_PATH)
         return await _with_timeout(self._download(request, target, bytes_max), MEDIA_TIMEOUT_S)
 
@@ -204,7 +204,7 @@ class MatrixClient:
             try:
                 await _stream_to_file(response, target, bytes_max)
             except OSError as error:
-                raise DeliveryDeferred(f"the file cannot be kept: {error.strerror or error}") from None
+                raise DeliveryDeferred(f"the file cannot be stored: {error.strerror or error}") from None
             return str(response.content_type or "")
 
 
@@ -262,7 +262,7 @@ def _error_from_response(response: Any, raw: bytes) -> ChannelError:
 
 def to_channel_error(status: int, code: str, reason: str, retry_after_ms: float | None) -> ChannelError:
     """Map an error response to the error that says whether the message was sent."""
-    sentence = f"the homeserver says {code or status}: {' '.join(reason.split())[:200]}"
+    sentence = f"the homeserver answered with {code or status}: {' '.join(reason.split())[:200]}"
     if code in LOGGED_OUT_CODES or status == 401:
         return MatrixLoggedOut(sentence)
     if code == "M_LIMIT_EXCEEDED" or status == 429:

@@ -259,7 +259,7 @@ class SignalChannel:
         try:
             content = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
         except (binascii.Error, ValueError):
-            raise DeliveryRejected("signal-cli does not give the file.") from None
+            raise DeliveryRejected("signal-cli did not return the file.") from None
         if len(content) > bytes_max:
             raise DeliveryRejected("The file is larger than allowed.")
         await write_new_file(content, target)
@@ -297,14 +297,14 @@ def _message_params(markdown: str) -> dict[str, Any]:
 def _to_receipt(response: Any) -> SentMessage:
     time = response.get("timestamp") if isinstance(response, dict) else None
     if type(time) is not int:
-        raise DeliveryUnknown("signal-cli's answer says nothing about what was sent.")
+        raise DeliveryUnknown("signal-cli's answer does not identify the sent message.")
     return SentMessage(id=str(time))
 
 
 def _parse_timestamp(id: str) -> int:
     """Return the timestamp that is a message's id. Raises DeliveryRejected if it is not one."""
     if not re.fullmatch(r"[0-9]{1,16}", id) or int(id) >= TIMESTAMP_MAX:
-        raise DeliveryRejected("This is no message of ours.")
+        raise DeliveryRejected("This message was not sent by this account.")
     return int(id)
 
 

@@ -19,27 +19,27 @@ def to_channel_error(error: SignalRequestRefused | SignalResponseLost | SignalNo
         case SignalNotConnected():
             return DeliveryDeferred(str(error))
         case SignalResponseLost():
-            return DeliveryUnknown("Whether signal-cli has sent it is unknown: there was no answer.")
+            return DeliveryUnknown("It is unknown whether signal-cli sent it: there was no answer.")
         case SignalRequestRefused(code=code) if code in (
             RATE_LIMIT_CODE,
             CAPTCHA_CODE,
         ) or "RATE_LIMIT_FAILURE" in _result_types(error.data):
-            return DeliveryDeferred(
-                "Signal says that this is too soon.", retry_after_s=_parse_retry_after_s(error.data)
-            )
+            return DeliveryDeferred("Signal's rate limit was reached.", retry_after_s=_parse_retry_after_s(error.data))
         case SignalRequestRefused(code=code) if code in INVALID_REQUEST_CODES and "account" in str(error):
             # It may be registered again.
-            return DeliveryDeferred("signal-cli does not have our account.")
+            return DeliveryDeferred("signal-cli does not have this account.")
         case SignalRequestRefused(code=code) if code == UNTRUSTED_KEY_CODE:
-            return DeliveryRejected("Their safety number has changed: it must be trusted first (signal-cli trust).")
+            return DeliveryRejected(
+                "The recipient's safety number has changed: it must be trusted first (signal-cli trust)."
+            )
         case SignalRequestRefused(code=code) if code == USER_ERROR_CODE and "NETWORK_FAILURE" in _result_types(
             error.data
         ):
             return DeliveryUnknown("Signal could not be reached, or not in time.")
         case SignalRequestRefused(code=code) if code == USER_ERROR_CODE or code in INVALID_REQUEST_CODES:
-            return DeliveryRejected(f"Signal does not take it: {str(error).rstrip('.')}.")
+            return DeliveryRejected(f"Signal refused it: {str(error).rstrip('.')}.")
         case _:  # signal-cli failed while sending
-            return DeliveryUnknown("Whether it was sent is unknown: signal-cli has failed.")
+            return DeliveryUnknown("It is unknown whether it was sent: signal-cli failed.")
 
 
 def _recipient_results(data: Any) -> list[dict[str, Any]]:

@@ -48,11 +48,11 @@ async def download_file(
         error_type = DeliveryDeferred if response.status == 429 or response.status >= 500 else DeliveryRejected
         raise error_type(f"The file could not be fetched ({response.status}).")
     if response.mime == "text/html" and is_slack_origin(client, address) and file.mime != "text/html":
-        raise DeliveryRejected("Slack gave a page instead of the file: the app needs the scope files:read.")
+        raise DeliveryRejected("Slack returned a web page instead of the file: the app needs the scope files:read.")
     try:
         await run_in_thread(lambda: _write_new_file(target, response.body))
     except OSError as error:
-        raise DeliveryDeferred(f"The file could not be kept: {error.strerror}.") from None
+        raise DeliveryDeferred(f"The file could not be stored: {error.strerror}.") from None
     return response.mime or file.mime
 
 
@@ -66,7 +66,7 @@ async def _look_up_url(client: SlackClient, id: str) -> str:
     file = answer.get("file")
     url = (file.get("url_private_download") or file.get("url_private")) if isinstance(file, dict) else None
     if not isinstance(url, str):
-        raise DeliveryRejected("Slack does not say where the file is.")
+        raise DeliveryRejected("Slack did not return a URL of the file.")
     return url
 
 
@@ -102,11 +102,11 @@ async def upload_file(client: SlackClient, path: str, name: str, bytes_max: int)
     except OSError as error:
         raise DeliveryRejected(f"{name} cannot be read: {error.strerror}.") from None
     if content is None:
-        raise DeliveryRejected(f"{name} is no file, or has more than {bytes_max} bytes.")
+        raise DeliveryRejected(f"{name} is not a file, or has more than {bytes_max} bytes.")
     answer = await client.call("files.getUploadURLExternal", {"filename": name, "length": len(content)})
     url, id = answer.get("upload_url"), answer.get("file_id")
     if not isinstance(url, str) or not isinstance(id, str):
-        raise DeliveryDeferred("Slack did not say where to put the file.")
+        raise DeliveryDeferred("Slack did not return an upload URL for the file.")
     await client.upload_content(url, content)
     return id
 

@@ -202,7 +202,7 @@ class SlackChannel:
         )
         ts = answer.get("ts")
         if not isinstance(ts, str) or not ts:
-            raise DeliveryUnknown("Slack does not say what became of the message.")
+            raise DeliveryUnknown("Slack's answer does not say whether the message was posted.")
         return SentMessage(id=ts, thread=_answer_thread(to, ts))
 
     async def post_ephemeral(self, to: ChatAddress, user: str, text: str) -> SentMessage:

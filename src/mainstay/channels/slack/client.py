@@ -36,12 +36,12 @@ _RETRYABLE_CODES = frozenset(
 # According to Slack's documentation, part of the request may have succeeded.
 _OUTCOME_UNKNOWN_CODES = frozenset(("internal_error", "fatal_error"))
 _REASONS = {
-    "channel_not_found": "there is no such room, or we are not in it",
+    "channel_not_found": "there is no such room, or the app is not in it",
     "is_archived": "the room is archived",
-    "not_in_channel": "we are not in that room: invite the app there",
+    "not_in_channel": "the app is not in that room: invite it",
     "msg_too_long": "the message is too long",
-    "message_not_found": "the message is not there any more",
-    "thread_not_found": "the thread is not there any more",
+    "message_not_found": "the message no longer exists",
+    "thread_not_found": "the thread no longer exists",
     "missing_scope": "the app may not do this",
 }
 
@@ -117,9 +117,9 @@ class SlackClient:
         try:
             async with request as response:
                 if response.status != 200:
-                    raise DeliveryDeferred(f"Slack did not take the file ({response.status}).")
+                    raise DeliveryDeferred(f"Slack did not accept the file ({response.status}).")
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-            raise DeliveryDeferred("The file could not be handed over to Slack.") from None
+            raise DeliveryDeferred("The file could not be uploaded to Slack.") from None
 
     def _check_open(self) -> None:
         """Raise DeliveryDeferred if the session is closed: the library would open a session of its own."""
@@ -144,7 +144,7 @@ class SlackClient:
         except RuntimeError:  # the session was closed meanwhile
             raise DeliveryDeferred("The channel is closed.") from None
         except (AttributeError, TypeError, ValueError):  # the library fails on a response that is not a JSON object
-            raise lost_type(f"What Slack answered makes no sense ({method}).") from None
+            raise lost_type(f"Slack's answer cannot be parsed ({method}).") from None
         self.token_problem = ""
         return data if isinstance(data, dict) else {}
 
@@ -156,7 +156,7 @@ class SlackClient:
         code = str(fields.get("error") or "")[:60]
         if status == 429 or code in ("ratelimited", "rate_limited"):
             return DeliveryDeferred(
-                f"Slack asks to wait ({method}).", retry_after_s=_parse_retry_after_s(response.headers)
+                f"Slack's rate limit was reached ({method}).", retry_after_s=_parse_retry_after_s(response.headers)
             )
         if code in _TOKEN_REFUSED_CODES:
             self.token_problem = f"Slack refuses the token ({code})"

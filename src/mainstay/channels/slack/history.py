@@ -56,7 +56,7 @@ class SlackHistory:
                         id=message.ts, thread=message.thread_ts or ("" if message.is_direct else message.ts)
                     )
         if has_more:
-            raise DeliveryUnknown("Too much was said there to find out whether it was posted.")
+            raise DeliveryUnknown("The room has too many newer messages to find out whether it was posted.")
         return None
 
     async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:

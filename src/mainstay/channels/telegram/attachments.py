@@ -45,7 +45,7 @@ class TelegramFileBaseUrl(msgspec.Struct, frozen=True):
 async def download_file(server: TelegramFileBaseUrl, path: str, file: IncomingFile, target: str, bytes_max: int) -> str:
     """Download a file into `target` and return its MIME type. Only the file server's host is contacted."""
     if not _FILE_PATH.fullmatch(path) or ".." in path:
-        raise DeliveryRejected("Telegram names a place for the file that is none.")
+        raise DeliveryRejected("Telegram returned an invalid path for the file.")
     try:
         response = await send_request(
             HttpRequest(url=f"{server.url}/{quote(path)}"), rules=server.fetch_rules(bytes_max)
@@ -53,6 +53,6 @@ async def download_file(server: TelegramFileBaseUrl, path: str, file: IncomingFi
     except (AddressRefused, FetchFailed):
         raise DeliveryDeferred("The file could not be fetched from Telegram, or is larger than allowed.") from None
     if response.result.status != 200:
-        raise DeliveryDeferred(f"Telegram does not give the file (status {response.result.status}).")
+        raise DeliveryDeferred(f"Telegram did not return the file (status {response.result.status}).")
     await write_new_file(response.result.body, target)
     return file.mime or mimetypes.guess_type(path)[0] or response.result.mime or "application/octet-stream"

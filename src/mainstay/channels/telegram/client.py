@@ -122,17 +122,17 @@ def to_channel_error(error: Exception) -> ChannelError:
     """Map a failed request to the error that says whether the message was sent."""
     match error:
         case TelegramError() if (wait := parse_retry_after(error)) is not None:
-            return DeliveryDeferred("Telegram says that this is too soon.", retry_after_s=wait)
+            return DeliveryDeferred("Telegram's rate limit was reached.", retry_after_s=wait)
         case Forbidden():
-            return DeliveryRejected(f"Telegram does not let us write there: {_error_text(error)}.")
+            return DeliveryRejected(f"Telegram does not let the bot write there: {_error_text(error)}.")
         case ChatMigrated():
-            return DeliveryRejected("The group has become another one.")
+            return DeliveryRejected("The group was replaced by another one (a supergroup).")
         case InvalidToken() | EndPointNotFound():
             return DeliveryDeferred("Telegram refuses the bot's token.")
         case BadRequest():
-            return DeliveryRejected(f"Telegram does not take it: {_error_text(error)}.")
+            return DeliveryRejected(f"Telegram refused it: {_error_text(error)}.")
         case TelegramError() if "too large" in error.message.lower():
-            return DeliveryRejected("This is more than Telegram takes.")
+            return DeliveryRejected("This is larger than Telegram accepts.")
         case TelegramError() if isinstance(
             error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout
         ):
@@ -140,7 +140,9 @@ def to_channel_error(error: Exception) -> ChannelError:
         case TimeoutError():
             return DeliveryUnknown("Telegram did not answer in time.")
         case _:  # connection lost, server error or malformed response
-            return DeliveryUnknown("Whether Telegram has taken it is unknown: the connection was lost, or it failed.")
+            return DeliveryUnknown(
+                "It is unknown whether Telegram accepted it: the connection was lost, or Telegram failed."
+            )
 
 
 def is_message_missing(error: BadRequest) -> bool:

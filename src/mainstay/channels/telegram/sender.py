@@ -191,9 +191,9 @@ def _parse_id(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise DeliveryRejected("There is no such place on Telegram.") from None
+        raise DeliveryRejected("There is no such chat on Telegram.") from None
     if abs(number) >= ID_MAX:
-        raise DeliveryRejected("There is no such place on Telegram.")
+        raise DeliveryRejected("There is no such chat on Telegram.")
     return number
 
 

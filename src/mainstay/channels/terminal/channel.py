@@ -132,19 +132,19 @@ class TerminalChannel:
                 async with asyncio.timeout(WRITE_TIMEOUT_S):
                     await run_in_thread(lambda: _write_all(self._target, output.encode(errors="replace")))
             except TimeoutError:
-                raise DeliveryUnknown(f"The terminal did not take it within {WRITE_TIMEOUT_S:g} s.") from None
+                raise DeliveryUnknown(f"The terminal did not accept the text within {WRITE_TIMEOUT_S:g} s.") from None
             except OSError as error:
-                raise DeliveryRejected(f"The terminal is gone: {error.strerror}.") from None
+                raise DeliveryRejected(f"The terminal is closed: {error.strerror}.") from None
             return SentMessage(id=str(next(self._sent_numbers)))
 
     async def find_posted(self, to: ChatAddress, key: str) -> SentMessage | None:
         return None
 
     async def edit(self, to: ChatAddress, id: str, text: str) -> None:
-        raise DeliveryRejected("What stands on a terminal is not written over.")
+        raise DeliveryRejected("A message on a terminal cannot be edited.")
 
     async def delete(self, to: ChatAddress, id: str) -> None:
-        raise DeliveryRejected("What stands on a terminal is not taken back.")
+        raise DeliveryRejected("A message on a terminal cannot be deleted.")
 
     async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
         """Show the path: the file is on the user's own machine."""

@@ -151,10 +151,10 @@ class WebhookChannel:
         return None
 
     async def edit(self, to: ChatAddress, id: str, text: str) -> None:
-        raise DeliveryRejected("What was posted to a webhook cannot be changed.")
+        raise DeliveryRejected("A message that was posted to a webhook cannot be edited.")
 
     async def delete(self, to: ChatAddress, id: str) -> None:
-        raise DeliveryRejected("What was posted to a webhook cannot be taken back.")
+        raise DeliveryRejected("A message that was posted to a webhook cannot be deleted.")
 
     async def show_typing(self, to: ChatAddress, note: str = "") -> None:
         pass
@@ -170,7 +170,7 @@ class WebhookChannel:
         except FetchFailed as error:
             raise DeliveryDeferred(str(error)) from None
         if response.status != 200:
-            raise DeliveryRejected(f"The file cannot be had: its server answers with {response.status}.")
+            raise DeliveryRejected(f"The file could not be fetched: its server answered with {response.status}.")
         await run_in_thread(lambda: _write_new_file(target, response.body))
         return response.mime
 
@@ -220,7 +220,7 @@ def _read_upload(path: str) -> bytes:
         raise DeliveryRejected(f"The file cannot be read: {error.strerror}.") from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise DeliveryRejected("It is no file that could be sent.")
+            raise DeliveryRejected("It is not a file that can be sent.")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(FILE_BYTES_MAX + 1)
     finally:
@@ -237,7 +237,7 @@ def _write_new_file(target: str, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
     except OSError as error:
-        raise DeliveryDeferred(f"The file cannot be kept: {error.strerror}.") from None
+        raise DeliveryDeferred(f"The file cannot be stored: {error.strerror}.") from None
 
 
 def build_webhook_channel(name: str, settings: WebhookSettings, context: ChannelFactoryContext) -> WebhookChannel:

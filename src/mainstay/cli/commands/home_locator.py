@@ -15,21 +15,14 @@ import msgspec
 from mainstay.agent import workspace_stores
 from mainstay.agent.agent import get_uvloop_factory
 from mainstay.agent.home_paths import checked_workspace_folder
-from mainstay.agent.system_clock import SystemClock
 from mainstay.config.loader import default_home, load_config
 from mainstay.config.schema import StorageSettings, check_workspace, resolve_data_folder
 from mainstay.core.errors import ConfigError, SessionUnknown
-from mainstay.core.events import Event
 from mainstay.core.journal import Record
-from mainstay.core.limits import Limits
 from mainstay.core.ports import SessionInfo, Store
-from mainstay.core.session import Session
-from mainstay.lane.event_hub import EventHub
-from mainstay.lane.journal_writer import JournalWriter
 from mainstay.operations.sessions import read_journal
 
 T = TypeVar("T")
-_TAIL_BYTES = 64 * 1024  # settings need no history; a store loads at least what is needed to append
 
 
 def resolve_home(options: argparse.Namespace) -> Path:
@@ -117,15 +110,6 @@ async def load_session_info(store: Store, key: str) -> SessionInfo:
 async def load_session_records(store: Store, key: str) -> tuple[SessionInfo, list[Record]]:
     """Return a session and its whole journal. Raises SessionUnknown."""
     return await load_session_info(store, key), await read_journal(store, key)
-
-
-async def append_events(store: Store, key: str, *events: Event) -> None:
-    """Append events to a session that no lane runs."""
-    tail = await store.load_tail(key, _TAIL_BYTES)
-    session = Session.from_tail(tail) if tail is not None else Session(key)
-    limits = Limits()
-    pen = JournalWriter(session, store, SystemClock(), limits.ride_along_s, EventHub(limits.watcher_buffer_max))
-    await pen.record(*events)
 
 
 async def _describe_unknown_session(store: Store, key: str) -> str:

@@ -230,7 +230,7 @@ class McpConnection:
         """Run a request on the session and return its result. Raises CallFailed, ServerUnavailable or
         McpSessionExpired. On timeout or cancellation the request is cancelled, and the server notified."""
         if self._client is None or not self.alive:
-            raise ServerUnavailable(f"The MCP server {self._name} is gone.")
+            raise ServerUnavailable(f"The MCP server {self._name} has ended.")
         task: asyncio.Task[T] = asyncio.create_task(_await(send(self._client.session)))
         self._track_task(task)
         try:
@@ -255,9 +255,9 @@ class McpConnection:
                 raise McpSessionExpired(f"The MCP server {self._name} has ended the session.")
             raise CallFailed(f"The MCP server {self._name} refuses: {shorten_message(error.message)}")
         if isinstance(error, ValueError):  # pydantic's: the answer has the wrong shape
-            raise CallFailed(f"The MCP server {self._name} answered with something that is no result.")
+            raise CallFailed(f"The MCP server {self._name} answered with something that is not a result.")
         if error is not None and not isinstance(error, MCPError):
-            raise CallFailed(f"The MCP server {self._name} could not be asked: {describe_error(error)}.")
+            raise CallFailed(f"The MCP server {self._name} could not be called: {describe_error(error)}.")
         await asyncio.wait({self._closed}, timeout=1.0)  # the reason is known a moment later
         reason = self._closed.result() if self._closed.done() else "it ended"
         raise ServerUnavailable(
@@ -298,7 +298,7 @@ def describe_error(error: BaseException) -> str:
         case MainstayError() as ours:
             return shorten_message(str(ours))
         case MCPError(message=message) if "validation error" in message:  # pydantic's, one line for each union member
-            return "what it answers is no MCP"
+            return "its answers are not valid MCP"
         case MCPError(message=message):
             return shorten_message(f"it says {message!r}" if message else "it refused")
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
@@ -306,7 +306,7 @@ def describe_error(error: BaseException) -> str:
         case httpx2.HTTPError() as error:
             return shorten_message(f"the connection was lost ({error})" if str(error) else "the connection was lost")
         case ValueError():
-            return "it answered with something that is no result"
+            return "it answered with something that is not a result"
         case other:
             return shorten_message(f"{type(other).__name__}: {other}")
 

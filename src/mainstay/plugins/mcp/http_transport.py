@@ -129,7 +129,7 @@ class CheckedHttpTransport(httpx2.AsyncBaseTransport):
         destination = parse_url(str(request.url))
         if (destination.host, destination.port) != (self._origin.host, self._origin.port):
             raise AddressRefused(
-                f"It leads to another server ({destination.host}:{destination.port}), which is not followed."
+                f"It redirects to another server ({destination.host}:{destination.port}), which is not followed."
             )
         last_error: httpx2.ConnectError | httpx2.ConnectTimeout | None = None
         for address in await self._resolve_addresses():
@@ -161,7 +161,7 @@ class CheckedHttpTransport(httpx2.AsyncBaseTransport):
         if not self._is_private_allowed and (private := [address for address in addresses if not is_public(address)]):
             raise AddressRefused(
                 f"{host} is {private[0]}, an address of a private or special network: "
-                "if that is meant, name the host in the server's `network`."
+                "if this is intended, name the host in the server's `network`."
             )
         return addresses[:ADDRESSES_MAX]
 
@@ -173,7 +173,9 @@ class CheckedHttpTransport(httpx2.AsyncBaseTransport):
         assert isinstance(stream, httpx2.AsyncByteStream)
         content_type = response.headers.get("content-type", "").lower()
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            response.stream = BoundedBodyStream(stream, finished, 0, "it packs its answers, though it was asked not to")
+            response.stream = BoundedBodyStream(
+                stream, finished, 0, "it compresses its answers, although it was asked not to"
+            )
         elif content_type.startswith(EVENT_STREAM_TYPE):
             response.headers["content-type"] = EVENT_STREAM_TYPE  # without a charset: the filter has read it as UTF-8
             response.stream = FilteredEventStream(stream, self._message_filter, finished, request_id)
@@ -202,9 +204,9 @@ def describe_status(status: int) -> str:
     """Return what the user can do about an HTTP status; empty if it is no error."""
     match status:
         case 401 | 403:
-            return f"it answers with HTTP {status}: look at the server's `headers`"
+            return f"it answers with HTTP {status}: check the server's `headers`"
         case 404 | 405:
-            return f"it answers with HTTP {status}: look at the `url`; the older way, by SSE, is not supported"
+            return f"it answers with HTTP {status}: check the `url`; the older SSE transport is not supported"
         case _:
             return f"it answers with HTTP {status}" if status >= 300 else ""
 

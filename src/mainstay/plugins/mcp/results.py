@@ -32,11 +32,11 @@ class ImageCollector:
         if size > self._limits.image_bytes_max:
             return f"[{declared}, {size} bytes: too large to be shown]"
         if len(self.images) >= self._limits.images_max:
-            return f"[{declared}, {size} bytes: one image too many]"
+            return f"[{declared}, {size} bytes: not shown, too many images]"
         try:
             image = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            return f"[{declared}: what came is no image]"
+            return f"[{declared}: the content is not an image]"
         kind = _image_type(image)
         if not kind:
             return f"[{declared}, {size} bytes: only png, jpeg, gif and webp are shown]"
@@ -76,7 +76,7 @@ def _render_part(part: types.ContentBlock, images: ImageCollector) -> str:
         case types.ImageContent():
             return images.add(part.data, part.mime_type)
         case types.AudioContent():
-            return f"[{shorten_line(part.mime_type)}, {decoded_size(part.data)} bytes: sound is not played]"
+            return f"[{shorten_line(part.mime_type)}, {decoded_size(part.data)} bytes: audio is not supported]"
         case types.ResourceLink():
             about = f": {one_line(part.description)[:DESCRIPTION_CHARS_MAX]}" if part.description else ""
             return f"[resource {shorten_line(part.uri)} ({shorten_line(part.name)}){about}]"

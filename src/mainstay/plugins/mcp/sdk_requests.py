@@ -198,7 +198,7 @@ async def _send_until_complete(
         if not isinstance(answer, types.InputRequiredResult):
             return answer
         if answer.input_requests:
-            raise CallFailed("The server wants something from the model or the person, which it is not given.")
+            raise CallFailed("The server requests input from the model or the user, which is not supported.")
         state = answer.request_state
         await asyncio.sleep(RETRY_INTERVAL_S)
-    raise CallFailed(f"The server asked to be asked again {RETRY_ROUNDS_MAX} times, and is not.")
+    raise CallFailed(f"The server asked for another attempt {RETRY_ROUNDS_MAX} times; no more are made.")

@@ -98,7 +98,7 @@ def check_server(server: McpServerConfig) -> None:
         raise ConfigError(f"{subject}: {error}") from None
     for text in (server.command, *server.args, server.cwd):
         if "\0" in text:
-            raise ConfigError(f"{subject}: a command cannot hold the character NUL")
+            raise ConfigError(f"{subject}: a command must not contain a NUL character")
 
 
 def server_slug(server_name: str) -> str:

@@ -142,7 +142,7 @@ class ServerSupervisor:
             raise ToolChanged(f"The MCP server {self.server.name} does not offer this tool any more{why}.")
         if now.hash != tool.hash and not await self._is_approved(tool, now):
             raise ToolChanged(
-                "This tool is not called: its description has changed since it was approved; the owner can look at it "
+                "This tool is not called: its description has changed since it was approved; the owner can review it "
                 f"with `mainstay mcp approve {self.server.name}`."
             )
 
@@ -247,7 +247,7 @@ class ServerSupervisor:
 
     def _on_lost(self, connection: SupervisedConnection) -> None:
         if not connection.stopped:
-            self._record_failure(f"It was lost: {connection.closed.result()}.")
+            self._record_failure(f"The connection was lost: {connection.closed.result()}.")
 
     def _restart_idle_timer(self) -> None:
         if self._idle_timer is not None:
@@ -279,7 +279,7 @@ class ServerSupervisor:
 def _check_confinement(server: McpServerConfig, sandbox: Sandbox | None) -> None:
     """Raise ServerUnavailable if no sandbox can confine the server and its owner has not allowed that."""
     if sandbox is None:
-        raise ServerUnavailable(f"The MCP server {server.name} is not started: nothing runs unconfined here.")
+        raise ServerUnavailable(f"The MCP server {server.name} is not started: no program runs without a sandbox here.")
     if server.confined and not sandbox.is_confined:
         raise ServerUnavailable(
             f"The MCP server {server.name} is not started: the sandbox {sandbox.name!r} cannot confine it. "

@@ -80,7 +80,7 @@ class McpTool(McpToolBase):
             lambda remote: remote.build_tool_call(name, arguments, on_progress, limits), tool=self.listed
         )
         if answer.is_error:
-            raise CallFailed(answer.text or "The tool failed, and does not say why.")
+            raise CallFailed(answer.text or "The tool failed without giving a reason.")
         return attach_images(answer, context)
 
 
@@ -136,7 +136,7 @@ def server_reach(server: McpServerConfig, tool: str, hints: ToolHints = NO_HINTS
     if server.trusted and hints.read_only and hints.open_world is False:
         return CallDestinations()
     if server.can_send_out:
-        location = "elsewhere" if not server.is_local else "with a way out"
+        location = "on another machine" if not server.is_local else "able to send data out"
         effect = f"sends this to the MCP server {server.name}, which is {location}"
         return CallDestinations(sink=True, leaves_workspace=True, destinations=destinations, description=effect)
     if server.permissions.write and not (server.trusted and hints.read_only):

@@ -86,14 +86,14 @@ def _rejection_reason(tool: types.Tool, name_keys: set[str], limits: McpLimits) 
     if not 0 < len(tool.name) <= ORIGINAL_NAME_CHARS_MAX:
         return f"its name has {len(tool.name)} characters"
     if similarity_key(tool.name) in name_keys:
-        return "its name is that of another tool, or too much like it"
+        return "its name is the same as that of another tool, or too similar"
     try:
         CompiledJsonSchema(tool.input_schema, bytes_max=limits.schema_bytes_max)
         msgspec.json.encode(tool.input_schema)
     except SchemaRefused as error:
         return str(error)
     except (OverflowError, ValueError):
-        return "the schema holds something that cannot be kept"
+        return "the schema contains something that cannot be stored"
     return ""
 
 

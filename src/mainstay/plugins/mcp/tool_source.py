@@ -109,7 +109,7 @@ class McpToolSource:
         for listed in pinned.tools:
             offered_name = build_tool_name(slug, listed.name)
             if similarity_key(offered_name) in tools:  # shortened names can collide
-                self._report_left_out(name, {listed.name: "its name is too much like another's"})
+                self._report_left_out(name, {listed.name: "its name is too similar to another tool's"})
             else:
                 tools[similarity_key(offered_name)] = McpTool(offered_name, listed, keeper, self._limits)
         if pinned.resources:
@@ -117,7 +117,7 @@ class McpToolSource:
             list_name, read_name = f"{slug}__list_resources", f"{slug}__read_resource"
             tools.setdefault(
                 similarity_key(list_name),
-                ListResourcesTool(list_name, f"{prefix}: what there is.", keeper, self._limits),
+                ListResourcesTool(list_name, f"{prefix}: list them.", keeper, self._limits),
             )
             tools.setdefault(
                 similarity_key(read_name), ReadResourceTool(read_name, f"{prefix}: read one.", keeper, self._limits)
@@ -166,7 +166,7 @@ class McpToolSource:
         none, HomeUnusable."""
         keeper = self._supervisor(name)
         if keeper.last_listing is None:
-            raise ToolChanged(f"The MCP server {name} has not been looked at: there is nothing to approve.")
+            raise ToolChanged(f"The MCP server {name} has not listed its tools yet: there is nothing to approve.")
         may_offer_resources = keeper.pinned is None or keeper.pinned.resources
         listing = replace(keeper.last_listing, resources=keeper.last_listing.resources and may_offer_resources)
         pinned = _build_pin(keeper, listing)

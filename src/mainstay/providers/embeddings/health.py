@@ -15,7 +15,7 @@ def check_api_embedder(spec: str, options: EmbedderOptions, context: EmbedderChe
     """Check the name and the API key; unless offline, also that the server returns a vector."""
     embedder = build_api_embedder(spec, options, context)  # raises ConfigError
     if context.is_offline:
-        yield CheckFinding("Memory", "ok", f"full-text and semantic search by {spec}, which was not asked (--offline)")
+        yield CheckFinding("Memory", "ok", f"full-text and semantic search by {spec}, not called (--offline)")
         return
     try:
         dimensions = asyncio.run(_load_embedder(embedder, context.timeout_s))

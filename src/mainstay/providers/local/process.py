@@ -266,7 +266,7 @@ def _startup_error(
         return Overloaded(
             f"{options.path.name} could not be loaded: {RunningModelServer('', '', process).describe_exit()}"
         )
-    sentence = f"{options.path} could not be loaded: it is damaged, or no GGUF file that this llama.cpp can read"
+    sentence = f"{options.path} could not be loaded: it is damaged, or not a GGUF file that this llama.cpp can read"
     return RequestRefused(sentence, details=details)
 
 

@@ -126,7 +126,7 @@ class BubblewrapSetup:
                     self._roots, fixed, overlay_folder, command.is_own_file, command.on_written
                 )
             except OSError as error:
-                raise SandboxUnusable(f"removals cannot be held back: {error.strerror or error}") from error
+                raise SandboxUnusable(f"deletions cannot be held back: {error.strerror or error}") from error
 
     def finish(self) -> MergeResult:
         merged = MergeResult()

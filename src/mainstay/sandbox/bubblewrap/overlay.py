@@ -114,7 +114,9 @@ class CommandOverlay:
                     os.close(lower)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise SandboxUnusable(f"what the command wrote could not be put in its place: {reason}") from error
+            raise SandboxUnusable(
+                f"the files that the command wrote could not be moved to their place: {reason}"
+            ) from error
         finally:
             remove_tree(self._folder)
             os.close(self._lock)

@@ -85,7 +85,7 @@ class BubblewrapSandbox(BaseSandbox):
                     remove_stale_overlays(folder)
                     self._cleaned_folders.add(folder)
                 return folder
-        raise SandboxUnusable("there is no disk here on which removals could be held back")
+        raise SandboxUnusable("there is no disk on which deletions can be held back")
 
     def _build_launch(self, prepared: PreparedCommand, control: int) -> LaunchSpec:
         command, limits = prepared.command, self._limits_for(prepared.command)
@@ -250,7 +250,7 @@ def can_overlay(parent: str) -> bool:
     except OSError as error:
         problem, removed, created = str(error), False, False
     if problem:
-        log.debug("overlays do not work in %s, so removals cannot be held back: %s", parent, problem)
+        log.debug("overlays do not work in %s, so deletions cannot be held back: %s", parent, problem)
     return removed and created
 
 

@@ -127,11 +127,11 @@ class DockerSandbox(BaseSandbox):
                 check=False,
             )
             if result.returncode:
-                lines = result.stderr.decode(errors="replace").strip().splitlines() or ["docker says nothing"]
+                lines = result.stderr.decode(errors="replace").strip().splitlines() or ["docker gave no reason"]
                 raise SandboxUnusable(f"the container {self._container!r} cannot be used: {lines[-1][:300]}")
             return msgspec.json.decode(result.stdout, type=DockerContainer)
         except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
-            raise SandboxUnusable(f"docker cannot be asked about {self._container!r}: {error}") from error
+            raise SandboxUnusable(f"docker cannot inspect {self._container!r}: {error}") from error
 
     @cached_property
     def is_confined(self) -> bool:

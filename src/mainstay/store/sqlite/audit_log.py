@@ -132,15 +132,18 @@ class SqliteAuditLog:
         mismatch = "" if is_new else _describe_mismatch(db, row, expected)
         if mismatch and self.strict:
             raise AuditUnavailable(
-                f"the audit is not as it was left: {mismatch}. See `mainstay audit verify`; to go on all the same, "
-                "start once with audit.fail_closed off"
+                f"the audit log does not match its last recorded state: {mismatch}. See `mainstay audit verify`; "
+                "to continue anyway, start once with audit.fail_closed off"
             )
         events: list[AuditEvent] = []
         if row is None:
             self._write_anchor(expected or head)  # so that a crash right after this cannot be mistaken for deleted rows
             events.append(_build_event(CHAIN_BEGUN, {"id": secrets.token_hex(16)}))
         if mismatch:
-            log.critical("the audit is not as it was left, and goes on: %s. See `mainstay audit verify`", mismatch)
+            log.critical(
+                "the audit log does not match its last recorded state; continuing: %s. See `mainstay audit verify`",
+                mismatch,
+            )
             left = _describe_head(expected) if expected is not None else None
             events.append(_build_event(CHAIN_RESUMED, {"found": _describe_head(head), "left": left}, mismatch))
         self._pending_head = head

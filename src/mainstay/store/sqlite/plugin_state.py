@@ -10,7 +10,6 @@ from mainstay.core.plugin_state_quota import PluginStateUsage, entry_bytes
 from mainstay.core.tool_ports import PluginStateQuota
 from mainstay.store.sqlite.workspace_database import WorkspaceDatabase
 
-_SELECT_VALUE = "SELECT value FROM plugin_state WHERE plugin=? AND key=?"
 _SELECT_SIZE = "SELECT size FROM plugin_state WHERE plugin=? AND key=?"
 _UPSERT_VALUE = """
 INSERT INTO plugin_state (plugin, key, size, value) VALUES (?,?,?,?)

@@ -23,7 +23,6 @@ TriggerRunRow = tuple[str, str, int, int, TriggerRunResult, str, int, str, str] 
 _RUN_COLUMNS = "name, key, due, at, came, session, seq, note, outcome"
 _INSERT_RUN = f"""
 INSERT INTO trigger_runs ({_RUN_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (name, key) DO NOTHING RETURNING id"""
-_SELECT_CURSORS = "SELECT name, upto, since, digest FROM trigger_marks ORDER BY name"
 _UPSERT_CURSOR = """
 INSERT INTO trigger_marks (name, upto, since, digest) VALUES (?,?,?,?)
 ON CONFLICT (name) DO UPDATE SET upto=excluded.upto, since=excluded.since, digest=excluded.digest"""

@@ -122,7 +122,7 @@ class Guardrails:
         try:
             return self._scanner.scan(text)
         except Exception as error:  # a scan that failed is no approval
-            raise GuardFailed("The input could not be checked, so it was not taken.") from error
+            raise GuardFailed("The input could not be checked, so it was not accepted.") from error
 
     def check_result(self, content: str, *, external: bool, untrusted: bool = True) -> CheckedResult:
         """Check a tool result. Raises GuardFailed.
@@ -149,7 +149,7 @@ class Guardrails:
         if finding is not None:
             kinds, action = (*kinds, *finding.kinds), "flagged"
             if untrusted and self._options.tools == "block":
-                notice = f"The result was withheld: it reads like an attack ({', '.join(finding.kinds)})."
+                notice = f"The result was withheld: it looks like an attack ({', '.join(finding.kinds)})."
                 return CheckedResult(notice, kinds, "blocked")
         return CheckedResult(content, kinds, action)
 

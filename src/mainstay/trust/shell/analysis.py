@@ -64,9 +64,9 @@ def analyse_script(script: str) -> ScriptAnalysis:
     """Analyse a script. Never raises: what cannot be parsed is reported in `opaque_reasons`."""
     analysis = _ScriptAnalyser(len(script))
     if len(script) > SCRIPT_CHARS_MAX:
-        return ScriptAnalysis(opaque_reasons=("The script is too long to be read.",))
+        return ScriptAnalysis(opaque_reasons=("The script is too long to be analysed.",))
     if odd_character := _find_invisible_character(script):
-        analysis.add_opaque_reason(f"the script holds a character that does not show ({odd_character})")
+        analysis.add_opaque_reason(f"the script contains an invisible character ({odd_character})")
     analysis.analyse_text(script, 0)
     return analysis.build_result()
 
@@ -103,14 +103,14 @@ class _ScriptAnalyser:
 
     def analyse_text(self, text: str, depth: int) -> None:
         if _SPLIT_OPERATOR.search(text):
-            self.add_opaque_reason("a sign of the shell is split over two lines")
+            self.add_opaque_reason("a shell operator is split over two lines")
         parsed = ParseState(work_chars=self.work, work_chars_max=self.work_max)
         try:
             ShellParser(text, parsed, depth).parse_commands("")
         except ScriptUnparsable as error:
-            self.add_opaque_reason(f"the script cannot be read: {error}")
+            self.add_opaque_reason(f"the script cannot be parsed: {error}")
         except RecursionError:
-            self.add_opaque_reason("the script cannot be read: it is nested too deeply")
+            self.add_opaque_reason("the script cannot be parsed: it is nested too deeply")
         self.work = parsed.work_chars
         for sentence in parsed.ambiguities:
             self.add_opaque_reason(sentence)
@@ -121,7 +121,7 @@ class _ScriptAnalyser:
     def record_command(self, command: ShellCommand, depth: int, next_operator: str = "") -> None:
         """Record one command and, recursively, every command that it starts."""
         if len(self.commands) >= COMMANDS_MAX or depth > NESTING_MAX:
-            self.add_opaque_reason("the script runs more than can be followed")
+            self.add_opaque_reason("the script runs more commands than can be analysed")
             return
         self._check_assignments(command)
         self._record_redirects(command)
@@ -137,7 +137,7 @@ class _ScriptAnalyser:
             )
         )
         if command.words[0].value is None:
-            self.add_opaque_reason(f"which program {command.words[0].raw} stands for is not known before it runs")
+            self.add_opaque_reason(f"the program that {command.words[0].raw} names is not known before it runs")
             return
         self._record_effects(name, command, next_operator)
         if reason := explain_opaque(name, command.words[1:]):
@@ -188,11 +188,11 @@ class _ScriptAnalyser:
             if affects_execution(name):
                 self.add_opaque_reason(f"setting {name} may change what runs")
             if word.value is not None and ("$(" in word.value or "`" in word.value):
-                self.add_opaque_reason(f"{name} holds a text that reads like a command")
+                self.add_opaque_reason(f"{name} contains a text that looks like a command")
         # bash executes the substitution in `a[$(…)]` wherever it evaluates a text as arithmetic or as a variable name
         texts = [*command.words, *(redirect.word for redirect in command.redirects)]
         if any("[" in (word.value or "") and _ARITHMETIC_SUBSTITUTION.search(word.value or "") for word in texts):
-            self.add_opaque_reason("an argument may be evaluated as arithmetic, which runs what stands in it")
+            self.add_opaque_reason("an argument may be evaluated as arithmetic, which runs commands in it")
 
     def _follow_children(self, children: ChildCommands, depth: int) -> None:
         for name, _ in children.assignments:

@@ -150,7 +150,7 @@ def _shell(args: Sequence[ShellWord], command: ShellCommand) -> ChildCommands:
     options = parse_options(args, "oO", _split_names("rcfile init-file"), stop_at_operand=True)
     rest = list(options.operands)
     if any(name in ("rcfile", "init-file") for name, _ in options.pairs):
-        return ChildCommands(opaque_reasons=["a shell is told to read a file first"])
+        return ChildCommands(opaque_reasons=["a shell reads a file first"])
     if options.has("c"):
         while rest and (rest[0].value or "").startswith(("-", "+")):  # options may follow -c
             rest.pop(0)
@@ -165,7 +165,7 @@ def _shell(args: Sequence[ShellWord], command: ShellCommand) -> ChildCommands:
     script = texts[-1] if texts else None  # the shell reads the last one
     others = any(redirect.operator in ("<", "<>", "<&") for redirect in command.redirects)
     if script is None or others:
-        return ChildCommands(opaque_reasons=["a shell reads its commands from elsewhere"])
+        return ChildCommands(opaque_reasons=["a shell reads its commands from its input"])
     return ChildCommands(scripts=[script])
 
 

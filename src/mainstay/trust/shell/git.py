@@ -107,7 +107,7 @@ def _first_operand(options: ParsedCommandArguments) -> str | None:
 def _check_programs(verb: str, options: ParsedCommandArguments, effects: GitEffects) -> None:
     options_that_run = tuple(_OPTIONS_THAT_RUN.get(verb, "").split())
     if verb in _VERBS_THAT_RUN or (options_that_run and options.has(*options_that_run)):
-        effects.opaque_reasons.append(f"`git {verb}` is told to run a program")
+        effects.opaque_reasons.append(f"`git {verb}` has an option that runs a program")
     elif options_that_run and options.may_have_more:
         effects.opaque_reasons.append(f"an argument of git {verb} that is not known yet may make it run something")
     elif (verb, _first_operand(options)) in (("bisect", "run"), ("submodule", "foreach"), ("maintenance", "register")):

@@ -150,13 +150,16 @@ _ALWAYS_OPAQUE = {
     **dict.fromkeys(("source", "."), "runs the commands of a file"),
     **dict.fromkeys(("vim", "vi", "nvim", "view", "ex", "ed", "emacs", "emacsclient", "nano"), "can run anything"),
     **dict.fromkeys(("gdb", "lldb", "tmux", "screen", "expect", "socat", "rlwrap", "dtach"), "can run anything"),
-    **dict.fromkeys(("at", "batch", "crontab", "systemd-run", "systemctl", "launchctl"), "runs things later"),
+    **dict.fromkeys(("at", "batch", "crontab", "systemd-run", "systemctl", "launchctl"), "runs commands later"),
     **dict.fromkeys(
-        ("docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "machinectl", "vagrant"), "runs things elsewhere"
+        ("docker", "podman", "nerdctl", "kubectl", "oc", "lxc", "machinectl", "vagrant"),
+        "runs commands in another environment",
     ),
     **dict.fromkeys(("hash", "enable", "bind", "complete", "mapfile", "readarray"), "can change what a name means"),
     **dict.fromkeys(("nix-shell", "nix", "direnv", "bwrap", "proot", "qemu-system-x86_64", "wine"), "can run anything"),
-    **dict.fromkeys(("ansible", "ansible-playbook", "terraform", "salt", "pssh", "pdsh"), "runs things elsewhere"),
+    **dict.fromkeys(
+        ("ansible", "ansible-playbook", "terraform", "salt", "pssh", "pdsh"), "runs commands in another environment"
+    ),
     **dict.fromkeys(("dbus-send", "busctl", "gdbus", "xdotool", "osacompile", "deno", "jshell"), "can run anything"),
     **dict.fromkeys(
         ("run-parts", "start-stop-daemon", "daemonize", "supervisorctl", "capsh", "sg"), "can run anything"
@@ -211,16 +214,16 @@ def _check_options(name: str, code_options: _CodeOptions, args: Sequence[ShellWo
     )
     for letter in code_options.short:
         if any(option == letter for option, _ in options.pairs):
-            return f"`{name} -{letter}` runs what its arguments say"
+            return f"`{name} -{letter}` runs code from its arguments"
     for long_option in code_options.long:
         if options.has(long_option) or any((word.value or word.prefix).startswith(f"-{long_option}") for word in args):
-            return f"`{name} --{long_option}` runs what its arguments say"
+            return f"`{name} --{long_option}` runs code from its arguments"
     if options.may_have_more and (code_options.short or code_options.long):
         return f"an argument of {name} that is not known yet may make it run something"
     if code_options.reads_stdin and (
         not options.operands or options.operands[0].value in (None, "-", "/dev/stdin", "/dev/fd/0")
     ):
-        return f"`{name}` reads what it runs from elsewhere"
+        return f"`{name}` reads commands from its input or a file"
     return None
 
 
@@ -230,7 +233,7 @@ def _python(args: Sequence[ShellWord]) -> str | None:
         module in (None, "timeit", "code", "pdb", "trace", "cProfile", "profile", "runpy", "doctest")
         for module in modules
     ):
-        return "`python -m` runs what its arguments say"
+        return "`python -m` runs code from its arguments"
     return None
 
 
@@ -253,7 +256,7 @@ def _sed(args: Sequence[ShellWord]) -> str | None:
             return "`sed` is given a program that is not known before it runs"
         match = _SED_SAFE.match(script.value)
         if match is None or match.end() != len(script.value):
-            return "this sed program can run others, or write where nobody looks"
+            return "this sed program can run other programs, or write to files"
     if options.may_have_more:
         return "an argument of sed that is not known yet may be its program"
     return None
@@ -262,7 +265,7 @@ def _sed(args: Sequence[ShellWord]) -> str | None:
 def _tar(args: Sequence[ShellWord]) -> str | None:
     first = args[0].value if args else None
     if first and not first.startswith("-") and re.search("[IF]", first):
-        return "`tar` is told to run a program"
+        return "`tar` has an option that runs a program"
     return None
 
 
@@ -296,7 +299,7 @@ def _sqlite(args: Sequence[ShellWord]) -> str | None:
         return "`sqlite3` is given commands that are not known before it runs"
     operands = [text for text in texts if text and not text.startswith("-")]
     if len(operands) < 2:
-        return "`sqlite3` reads what it runs from elsewhere"
+        return "`sqlite3` reads commands from its input or a file"
     if any(re.search(r"(?:^|\n)\s*\.|load_extension|writefile|edit\s*\(", text) for text in operands[1:]):
         return "this is a command of sqlite3 that can run others"
     return None

@@ -186,7 +186,7 @@ class ShellLexer:
                 builder.add_plain(char)
                 self.pos += 1
         if self.pos == start:
-            raise ScriptUnparsable(f"a {text[start : start + 1]!r} stands where no shell expects it")
+            raise ScriptUnparsable(f"a {text[start : start + 1]!r} is where no shell expects it")
         return builder.build(text[start : self.pos])
 
     def _read_escape(self, builder: _WordBuilder) -> None:
@@ -317,7 +317,7 @@ class ShellLexer:
                 return
             if char in "@<>":
                 if text.startswith(("@P", "<(", ">("), self.pos):
-                    self.state.add_ambiguity("an expansion runs what stands in it")
+                    self.state.add_ambiguity("an expansion runs commands in it")
                 self.pos += 1
             elif char in "'\"" and double:
                 self.state.add_ambiguity('quotes inside of "${…}" are read differently by different shells')

@@ -42,7 +42,7 @@ class ShellParser(ShellLexer):
                 operator = operator if operator in ("|", "|&", "&&", "||") else "\n"
             elif text.startswith((";;", ";&"), self.pos):
                 if end != ";;":
-                    raise ScriptUnparsable("a `;;` stands outside of a case")
+                    raise ScriptUnparsable("a `;;` is outside of a case")
                 self.pos += 3 if text.startswith(";;&", self.pos) else 2
                 return ";;"
             elif char == ")":
@@ -69,7 +69,7 @@ class ShellParser(ShellLexer):
                 try:
                     self.parse_nested_script(self.text[start + 2 : self.pos - 2])
                 except ScriptUnparsable:
-                    self.state.add_ambiguity("arithmetic in it reads as commands to some shells")
+                    self.state.add_ambiguity("some shells read arithmetic in it as commands")
                 return
         self.pos += 1
         self.parse_nested(")")
@@ -103,7 +103,7 @@ class ShellParser(ShellLexer):
                 return word.value or ""
             else:
                 if "[" in word.raw and _OPEN_SUBSCRIPT.match(word.raw):
-                    self.state.add_ambiguity("a subscript goes on over several words, as one shell reads it")
+                    self.state.add_ambiguity("a subscript spans several words in one shell")
                 command.words.append(word)
                 if (
                     command.words[0].value in _DECLARING
@@ -129,7 +129,7 @@ class ShellParser(ShellLexer):
         command.redirects.append(redirect)
         if operator in ("<<", "<<-"):
             if word.unexpanded is None or "$" in word.raw or "`" in word.raw:
-                raise ScriptUnparsable("where a here-document ends cannot be known")
+                raise ScriptUnparsable("the end of a here-document cannot be determined")
             redirect.word = UNKNOWN_WORD
             self.pending.append((redirect, word.unexpanded, word.quoted, operator == "<<-"))
         return True
@@ -154,7 +154,7 @@ class ShellParser(ShellLexer):
             if char == ")":
                 self.pos += 1
                 if self.text[self.pos : self.pos + 1] not in ("", " ", "\t", "\n", ";", "&", "|", ")"):
-                    raise ScriptUnparsable("a list of values goes on behind its end")
+                    raise ScriptUnparsable("text follows the end of a list of values without a separator")
                 return
             if char == "\n":
                 self.skip_newline()
@@ -166,7 +166,7 @@ class ShellParser(ShellLexer):
         self.pos += 1
         self.skip_blanks()
         if len(command.words) != 1 or command.assignments or not self.text.startswith(")", self.pos):
-            raise ScriptUnparsable("a parenthesis stands where no shell expects it")
+            raise ScriptUnparsable("a parenthesis is where no shell expects it")
         self.pos += 1
         command.words.clear()
 
@@ -277,7 +277,9 @@ class ShellParser(ShellLexer):
 
     def _note_test_operator(self, operand: list[ShellWord] | None) -> None:
         if operand is not None:
-            self.state.add_ambiguity("a sign in a test redirects or joins commands to some shells")
+            self.state.add_ambiguity(
+                "some shells read an operator in a test as a redirection or as the start of a command"
+            )
 
     def _add_test_command(self, operand: list[ShellWord] | None) -> None:
         if operand and not (operand[0].value or "").startswith(("-", "!")):
@@ -288,7 +290,7 @@ class ShellParser(ShellLexer):
         while self.text[self.pos : self.pos + 1] not in ("", " ", "\t", "\n"):
             if self.text[self.pos] in "()|<>&;":
                 if self.text[self.pos] in "|&;":
-                    self.state.add_ambiguity("a regular expression reads as commands to some shells")
+                    self.state.add_ambiguity("some shells read a regular expression as commands")
                 self.pos += 1
             else:
                 self.read_word()

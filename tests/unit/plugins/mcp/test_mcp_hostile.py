@@ -227,7 +227,7 @@ async def test_f50_within_a_server_only_the_first_of_names_that_look_alike_is_of
         assert offered[3].startswith("one__weather_get_")
         for name, said in zip(offered, ["look", "look-it", "l\u043eok", "weather.get", "a" * 80, "x\ny"], strict=True):
             assert await call(made, name) == said
-        assert "too much like it" in made.problems["one"]
+        assert "or too similar" in made.problems["one"]
         assert "its name has 300 characters" in made.problems["one"]
 
 
@@ -385,7 +385,7 @@ async def test_f50_input_that_is_required_in_the_newer_way_is_not_given_either(w
     world.plan(tools=[tool("wants"), tool("later")], modern=True)
     async with world.servers() as made:
         await made.discover()
-        with pytest.raises(CallFailed, match="wants something from the model or the person"):
+        with pytest.raises(CallFailed, match="requests input from the model or the user"):
             await call(made, "one__wants")
         assert await call(made, "one__later") == "at last"
 
@@ -409,7 +409,7 @@ async def test_an_invalid_response_is_an_error_and_no_more(world: World) -> None
     world.plan(tools=[tool("wrong"), tool("echo")])
     async with world.servers() as made:
         await made.discover()
-        with pytest.raises(CallFailed, match="answered with something that is no result"):
+        with pytest.raises(CallFailed, match="answered with something that is not a result"):
             await call(made, "one__wrong")
         assert await call(made, "one__echo", text="fine") == "fine"
 

@@ -173,14 +173,14 @@ async def test_f50_a_flood_where_servers_may_say_something_unasked_is_the_end(
 
 @pytest.mark.parametrize("does", ["hang", "silent"])
 async def test_cancelled_calls_leave_no_socket_and_no_task(world: World, site: Site, does: str) -> None:
-    async with world.servers(at(site, timeout_s=0.2)) as made:
+    async with world.servers(at(site, timeout_s=2)) as made:
         await made.discover()
         assert await call(made, "web__echo", text="fine") == "fine"
         before = len(os.listdir("/dev/fd")), len(asyncio.all_tasks())
         site.does = does
-        for _ in range(3):
+        for _ in range(2):
             failed = await asyncio.gather(*(call(made, "web__echo") for _ in range(20)), return_exceptions=True)
-            assert {str(one) for one in failed} == {"The MCP server web did not answer within 0.2 s."}
+            assert {str(one) for one in failed} == {"The MCP server web did not answer within 2 s."}
         slack = 4  # connections of both ends that are kept for what comes next
         await until(lambda: len(os.listdir("/dev/fd")) <= before[0] + slack, "the sockets are closed")
         await until(lambda: len(asyncio.all_tasks()) <= before[1], "the tasks end")
@@ -300,7 +300,7 @@ async def test_a_private_address_is_reached_if_the_owner_names_the_host_or_the_a
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "http://127.0.0.1:1/mcp", "http://localhost/mcp"])
 async def test_nothing_is_sent_to_another_origin(site: Site, target: str) -> None:
-    with pytest.raises(AddressRefused, match="leads to another server"):
+    with pytest.raises(AddressRefused, match="redirects to another server"):
         await asked(site.url, (), target)
 
 
@@ -323,7 +323,7 @@ async def test_a_certificate_must_be_that_of_the_host_and_not_of_the_address(sit
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
-    [(401, "HTTP 401: look at the server's `headers`"), (405, "by SSE, is not supported"), (500, "HTTP 500")],
+    [(401, "HTTP 401: check the server's `headers`"), (405, "older SSE transport is not supported"), (500, "HTTP 500")],
     ids=[401, 405, 500],
 )
 async def test_a_server_that_requires_something_else_says_what(

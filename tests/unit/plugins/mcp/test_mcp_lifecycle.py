@@ -123,18 +123,18 @@ async def test_the_second_start_is_delayed(world: World) -> None:
     world.plan(tools=[tool("die"), tool("echo")])
     async with world.servers(backoff_s=(0.5,)) as made:
         await made.discover()
+        began = time.monotonic()
         with pytest.raises(ServerUnavailable):
             await call(made, "one__die")
-        began = time.monotonic()
         await call(made, "one__echo")
-        assert time.monotonic() - began > 0.3
+        assert time.monotonic() - began > 0.5
 
 
 async def test_a_call_has_a_deadline_and_the_server_is_sent_a_cancellation(world: World) -> None:
     world.plan(tools=[tool("hang"), tool("echo")])
-    async with world.servers(world.server(timeout_s=0.5)) as made:
+    async with world.servers(world.server(timeout_s=3)) as made:
         await made.discover()
-        with pytest.raises(CallFailed, match=r"did not answer within 0.5 s"):
+        with pytest.raises(CallFailed, match=r"did not answer within 3 s"):
             await call(made, "one__hang")
         await until(lambda: any("notifications/cancelled" in line for line in world.notes()), "it is told")
         assert await call(made, "one__echo", text="still there") == "still there"
@@ -242,7 +242,7 @@ async def test_an_unconfined_server_needs_permission(world: World, tmp_path: Pat
     assert "the sandbox 'host' cannot confine it" in made.problems["one"]
     made = McpToolSource([world.server(confined=False)], world.workspace, HostSandbox())
     await made.discover()
-    assert "nothing runs unconfined here" in made.problems["one"]
+    assert "no program runs without a sandbox here" in made.problems["one"]
     assert world.starts() == 0
 
 

@@ -36,7 +36,7 @@ async def test_parts_of_an_answer_are_text_images_and_names_of_the_rest(world: W
             "first",
             "[image/png, 70 bytes, shown below]",
             "[image/png, 3 bytes: only png, jpeg, gif and webp are shown]",
-            "[audio/wav, 3 bytes: sound is not played]",
+            "[audio/wav, 3 bytes: audio is not supported]",
             "[resource file:///a (a): the\\nfirst]",
             "[resource file:///b]",
             "inside",

@@ -109,7 +109,9 @@ def _find_model_folder() -> Path:
     """Locate the installed wheel without importing it. Raises EmbedderMissing."""
     spec = find_spec("wordllama")
     if spec is None or not spec.submodule_search_locations:
-        raise EmbedderMissing(f"vectors need a model that is not installed; {COMPONENT.install}, or name one of an API")
+        raise EmbedderMissing(
+            f"vectors need a model that is not installed; {COMPONENT.install}, or configure a model of an API"
+        )
     return Path(spec.submodule_search_locations[0])
 
 
@@ -126,7 +128,7 @@ def _load_model(folder: Path) -> _WordVectorModel:
             size = int.from_bytes(file.read(8), "little")
             head = msgspec.json.decode(file.read(min(size, 1 << 20)), type=_SafetensorsHeader).table
         if head.dtype != "F16":
-            raise ValueError(f"numbers of the kind {head.dtype}")
+            raise ValueError(f"numbers of the type {head.dtype}")
         half_precision = numpy.memmap(
             weights, numpy.float16, "r", offset=8 + size + head.data_offsets[0], shape=head.shape
         )

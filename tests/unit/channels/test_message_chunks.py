@@ -1,4 +1,4 @@
-"""Markdown as plain text, and long texts in pieces."""
+"""Markdown as the plain text of a channel without markup (Signal), and long texts in pieces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from mainstay.channels.plain_text import markdown_to_plain_text
+from mainstay.channels.signal.markup import markdown_to_signal
 from mainstay.core.message_chunks import split_message
 from mainstay.testing.channel_suite import MARKDOWN, WORDS
 
@@ -17,6 +17,10 @@ ODDS = ["a", "bc ", "\n", "\n\n", "```\n", "~~~\n", "```py\n", "&<", FAMILY, ". 
 
 def same(text: str) -> str:
     return text
+
+
+def plain(markdown: str) -> str:
+    return markdown_to_signal(markdown).text
 
 
 @pytest.mark.parametrize(
@@ -34,16 +38,16 @@ def same(text: str) -> str:
     ],
 )
 def test_marks_go_and_words_stay(markdown: str, text: str) -> None:
-    assert markdown_to_plain_text(markdown) == text
+    assert plain(markdown) == text
 
 
 def test_all_words_of_a_document_are_there() -> None:
     for word in WORDS:
-        assert word in markdown_to_plain_text(MARKDOWN)
+        assert word in plain(MARKDOWN)
 
 
 @pytest.mark.parametrize("length", [12, 40, 100, 399, 4000])
-@pytest.mark.parametrize("format", [same, html.escape, markdown_to_plain_text], ids=["same", "longer", "shorter"])
+@pytest.mark.parametrize("format", [same, html.escape, plain], ids=["same", "longer", "shorter"])
 def test_no_piece_is_too_long_once_it_is_formatted_and_nothing_is_lost(length: int, format) -> None:  # type: ignore[no-untyped-def]
     text = MARKDOWN * 3 + "x" * 500 + " & " * 50
     pieces = split_message(text, format, length)
