@@ -42,7 +42,9 @@ class Plugin:
     """A tool as a plugin will bring it: its origin says that it is external."""
 
     def __init__(self, answer: str, **given: Any) -> None:
-        self._tool = FunctionTool(lambda: answer, name="weather__today", effect="pure", untrusted=True, **given)
+        self._tool = FunctionTool(
+            lambda: answer, name="weather__today", effect="pure", untrusted=True, sink=False, **given
+        )
         self.origin = "untrusted:plugin"
 
     def __getattr__(self, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mainstay import Agent
+from mainstay import Agent, tool
 from mainstay.cli.log_setup import JsonLogFormatter, TextLogFormatter
 from mainstay.core.turn_location import TurnLocation, TurnLocationContext
 from mainstay.providers.scripted import Call, ScriptedProvider
@@ -43,6 +43,7 @@ async def test_log_lines_of_a_tool_carry_its_session_turn_step_and_trace(log_han
     """LOOM-117"""
     log_handler.setFormatter(JsonLogFormatter())
 
+    @tool(untrusted=False, sink=False)
     def look() -> str:
         """Look around."""
         logging.getLogger("mainstay.test").info("looking")

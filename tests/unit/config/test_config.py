@@ -192,7 +192,7 @@ def test_importing_the_configuration_does_not_import_yaml() -> None:
         (
             "tools:\n  zzz: 1\n",
             "mainstay.yaml line 2: unknown key 'tools.zzz'; 'tools' has parallel, memory, builtin, only, roots, "
-            "readable, protected, fetch_private",
+            "readable, protected, fetch_private, declare",
         ),
         (
             "limits:\n  steps_max: many\n",

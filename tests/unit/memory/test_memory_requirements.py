@@ -29,6 +29,7 @@ from mainstay.core.memory_tiers import Fact, Summary, WorkspaceTiers
 from mainstay.core.messages import Text, ToolResult
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, Options
+from mainstay.core.tools import FunctionTool
 from mainstay.memory.indexer import MemoryIndexer
 from mainstay.memory.service import MemoryService
 from mainstay.store.home import workspace_folder
@@ -316,7 +317,7 @@ def toolset() -> list[Callable[..., str]]:
             raise RuntimeError("there is no such place")
         return f"shipped {target}"
 
-    return [build, ship]
+    return [FunctionTool(function, untrusted=False, sink=False) for function in (build, ship)]
 
 
 async def test_opentalon_006_007_010_017_018_020_successful_workflows_are_stored_and_shown_with_a_similar_request(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from support.mcp_world import Call, World, call, tool
 
@@ -101,7 +102,8 @@ async def test_a_servers_tool_annotations_decide_how_the_tools_are_run(world: Wo
             assert has_third_party_text(one)
             assert one.capabilities == ("mcp.one", "net")
             reach: CallDestinations = one.reach({}, None)  # type: ignore[attr-defined]
-            assert (reach.sink, reach.leaves_workspace, reach.destinations) == (True, True, ("mcp:one",)), (
+            destination = f"mcp:one/{one.name.removeprefix('one__')}"
+            assert (reach.sink, reach.leaves_workspace, reach.destinations) == (True, True, (destination,)), (
                 "whatever it says"
             )
 
@@ -128,11 +130,28 @@ def test_only_a_server_with_a_way_out_or_files_to_change_is_a_sink(
     from mainstay.plugins.mcp.tool import server_reach
 
     assert server.can_send_out == outward
-    reach = server_reach(server)
+    reach = server_reach(server, "look")
     assert (reach.sink, reach.leaves_workspace) == (sink, outward)
-    assert reach.destinations == (("mcp:one",) if sink else ())
-    hinted = server_reach(server, ToolHints(read_only=True, open_world=False))
-    assert hinted.sink == outward, "what a server says of itself counts where it has no way out"
+    assert reach.destinations == (("mcp:one/look",) if sink else ())
+    closed = ToolHints(read_only=True, open_world=False)
+    assert server_reach(server, "look", closed).sink == sink, "what a server says of itself opens nothing"
+    trusted = msgspec.structs.replace(server, trusted=True)
+    assert not server_reach(trusted, "look", closed).sink, "unless its owner trusts it"
+    assert server_reach(trusted, "look", ToolHints(read_only=True)).sink == outward, "it may ask others"
+    for hints in (ToolHints(destructive=True), ToolHints(read_only=True, open_world=True)):
+        for one in (server, trusted):
+            assert server_reach(one, "look", hints).sink, "a hint makes a tool stricter"
+
+
+def test_always_for_a_tool_of_a_server_opens_that_tool_and_a_server_is_opened_by_its_name() -> None:
+    from mainstay.trust.information_flow import is_destination_allowed
+
+    assert is_destination_allowed("mcp:one/look", ("mcp:one/look",))
+    assert not is_destination_allowed("mcp:one/send", ("mcp:one/look",))
+    assert not is_destination_allowed("mcp:one/looks", ("mcp:one/look",))
+    for pattern in ("mcp:one", "mcp:one/*"):
+        assert is_destination_allowed("mcp:one/send", (pattern,))
+        assert not is_destination_allowed("mcp:one-more/send", (pattern,))
 
 
 RESOURCES = [
