@@ -42,8 +42,15 @@ class ToolCatalogue:
 
         about = f"There are {len(tools)} more tools: {listed}"
         self.tools = (
-            FunctionTool(tool_search, effect="pure", description=f"Find a tool by what it does. {about}"),
-            FunctionTool(call_tool, description=f"Run a tool that {SEARCH_TOOL} found."),
+            FunctionTool(
+                tool_search,
+                effect="pure",
+                description=f"Find a tool by what it does. {about}",
+                untrusted=False,
+                sink=False,
+            ),
+            # the found tool is the one that the policy decides about, and whose results are labelled
+            FunctionTool(call_tool, description=f"Run a tool that {SEARCH_TOOL} found.", untrusted=False, sink=False),
         )
 
     def search(self, query: str, hits_max: int = HITS_MAX) -> list[Tool]:
