@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import Event, Lagged
 from mainstay.core.input_envelope import to_parts
+from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.messages import AnyPart, Binary, Text
 from mainstay.core.outcome import Reply
 from mainstay.operations.operation import Operation
@@ -157,11 +158,14 @@ class AgentClient(ABC):
 
 
 def to_operation_inputs(message: PromptInput) -> tuple[TextInput | FileInput, ...]:
-    """Convert a message to the inputs of an operation. They carry no origin: the operation's caller is the origin.
-    Raises InputRefused for a part with an origin of its own."""
+    """Convert a message to the inputs of an operation. The caller is their origin, unless a text says that it is content
+    from outside (`untrusted:stdin`). Raises InputRefused for a part with another origin of its own."""
     inputs: list[TextInput | FileInput] = []
     for part in to_parts(message):
-        if part.origin or not isinstance(part, Text | Binary):
+        if isinstance(part, Text) and is_untrusted(part.origin):
+            inputs.append(TextInput(part.text, origin=part.origin.partition(":")[2]))
+        elif part.origin or not isinstance(part, Text | Binary):
             raise InputRefused("a part with an origin of its own can only be passed to an agent in this process")
-        inputs.append(TextInput(part.text) if isinstance(part, Text) else FileInput(part.mime, part.data))
+        else:
+            inputs.append(TextInput(part.text) if isinstance(part, Text) else FileInput(part.mime, part.data))
     return tuple(inputs)

@@ -14,6 +14,7 @@ from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import InputRefused, SessionArchived, SessionUnknown
 from mainstay.core.events import DurableEvent, Event, SessionChanged
 from mainstay.core.json_types import JsonObject
+from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import AnyPart, Binary, Text, ToolResult, Usage
 from mainstay.core.outcome import Failed, Outcome, Reply
 from mainstay.lane.replies import PendingReply
@@ -93,9 +94,11 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextInput(msgspec.Struct, frozen=True, tag="text", tag_field="type", forbid_unknown_fields=True):
-    """Text of a prompt."""
+    """Text of a prompt. `origin` says where text comes from that the user did not write (`stdin`, `paste`, `mail`): such
+    text is untrusted, names no destination and taints the session. Without it, the text is the user's own."""
 
     text: str
+    origin: Annotated[str, Meta(max_length=40, pattern=r"^[a-z0-9-]*$")] = ""
 
 
 class FileInput(msgspec.Struct, frozen=True, tag="binary", tag_field="type", forbid_unknown_fields=True):
@@ -205,7 +208,12 @@ def build_input_parts(request: Prompt | Steer) -> tuple[AnyPart, ...]:
     inputs: Sequence[TextInput | FileInput] = (
         (TextInput(request.text),) if request.text is not None else request.parts or ()
     )
-    return tuple(Text(part.text) if isinstance(part, TextInput) else Binary(part.mime, part.data) for part in inputs)
+    return tuple(
+        Text(part.text, origin=format_origin(part.origin, untrusted=True) if part.origin else "")
+        if isinstance(part, TextInput)
+        else Binary(part.mime, part.data)
+        for part in inputs
+    )
 
 
 def resolve_sender(caller: Caller, request: Prompt | Steer | Abort) -> str:

@@ -24,6 +24,8 @@ from mainstay.cli.commands.output import print_json
 from mainstay.cli.parser.root import UsageError
 from mainstay.core.events import ApprovalAsked, TurnEnded
 from mainstay.core.limits import Limits
+from mainstay.core.memory_tiers import format_origin
+from mainstay.core.messages import Text
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 from mainstay.core.outcome_text import describe_outcome
 from mainstay.core.turn_location import TurnLocation
@@ -43,12 +45,20 @@ def run(options: argparse.Namespace) -> int:
     return exit_code(reply.outcome)
 
 
-def _read_prompt(words: list[str]) -> str:
+def _read_prompt(words: list[str]) -> list[Text]:
+    """Return the prompt as parts. What `-` is replaced by is content, not the user's own words: it is a file or the
+    output of a command. Without arguments, stdin is the prompt itself."""
     if not words:
         if sys.stdin.isatty():
             raise UsageError('the prompt is missing: mainstay run "…", or pipe it to stdin')
-        return _read_stdin()
-    return "\n\n".join(_read_stdin() if word == "-" else word for word in words) if "-" in words else " ".join(words)
+        return [Text(_read_stdin())]
+    if "-" not in words:
+        return [Text(" ".join(words))]
+    parts = [
+        Text(_read_stdin(), origin=format_origin("stdin", untrusted=True)) if word == "-" else Text(word)
+        for word in words
+    ]
+    return [parts[0], *(msgspec.structs.replace(part, text=f"\n{part.text}") for part in parts[1:])]
 
 
 def _read_stdin() -> str:
@@ -56,7 +66,7 @@ def _read_stdin() -> str:
     return sys.stdin.buffer.read(limit + 1).decode(errors="replace").rstrip("\n")
 
 
-async def _stream_turn(setup: AgentSetup, session: str, prompt: str) -> Outcome:
+async def _stream_turn(setup: AgentSetup, session: str, prompt: list[Text]) -> Outcome:
     # a script gets only text that is final
     printer = PlainPrinter(_write_stdout, print_note, format_shell_hints, streams=sys.stdout.isatty())
     async with setup.open_agent() as agent:
@@ -79,7 +89,7 @@ async def _stream_turn(setup: AgentSetup, session: str, prompt: str) -> Outcome:
         return outcome
 
 
-async def _run_turn(setup: AgentSetup, session: str, prompt: str) -> Reply:
+async def _run_turn(setup: AgentSetup, session: str, prompt: list[Text]) -> Reply:
     async with setup.open_agent() as agent:
         try:
             await apply_requested_model(setup, agent, session)
