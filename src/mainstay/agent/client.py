@@ -158,8 +158,8 @@ class AgentClient(ABC):
 
 
 def to_operation_inputs(message: PromptInput) -> tuple[TextInput | FileInput, ...]:
-    """Convert a message to the inputs of an operation. The caller is their origin, unless a text says that it is content
-    from outside (`untrusted:stdin`). Raises InputRefused for a part with another origin of its own."""
+    """Convert a message to the inputs of an operation. The caller is their origin, unless a text says that it is
+    content from outside (`untrusted:stdin`). Raises InputRefused for a part with another origin of its own."""
     inputs: list[TextInput | FileInput] = []
     for part in to_parts(message):
         if isinstance(part, Text) and is_untrusted(part.origin):

@@ -94,8 +94,8 @@ class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextInput(msgspec.Struct, frozen=True, tag="text", tag_field="type", forbid_unknown_fields=True):
-    """Text of a prompt. `origin` says where text comes from that the user did not write (`stdin`, `paste`, `mail`): such
-    text is untrusted, names no destination and taints the session. Without it, the text is the user's own."""
+    """Text of a prompt. `origin` says where text comes from that the user did not write (`stdin`, `paste`, `mail`):
+    such text is untrusted, names no destination and taints the session. Without it, the text is the user's own."""
 
     text: str
     origin: Annotated[str, Meta(max_length=40, pattern=r"^[a-z0-9-]*$")] = ""
