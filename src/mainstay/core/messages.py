@@ -117,6 +117,9 @@ class Message(msgspec.Struct, eq=False, gc=False):
     wire: tuple[str, Any] | None = None  # cache of a provider: the message in the API's format
     turn: int = 0  # 0: imported
     since: int = 0  # sequence of the first of several inputs that were joined into it
+    sender: str = ""  # of a user's message
+    # the joined inputs, each with its sender, if they have different senders
+    inputs: tuple[tuple[str, tuple[AnyPart, ...]], ...] = ()
 
     def __repr__(self) -> str:
         return f"Message({self.id}, {self.role!r}, {self.parts!r})"

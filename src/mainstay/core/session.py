@@ -210,9 +210,16 @@ class Session:
         return effective_sender(self.open_turn.sender) if self.open_turn is not None else ""
 
     def typed_texts(self) -> list[str]:
-        """Return the texts that the user typed; no forwarded, attached or imported content."""
-        parts = (part for message in self.messages if message.role == "user" for part in message.parts)
-        return [part.text for part in parts if isinstance(part, Text) and not part.origin]
+        """Return the texts that the sender of the open turn wrote: no forwarded, attached or imported content, and
+        nothing of other people in the same conversation."""
+        sender = self.open_turn.sender if self.open_turn is not None else ""
+        texts: list[str] = []
+        for message in self.messages:
+            if message.role == "user":
+                for speaker, parts in message.inputs or ((message.sender, message.parts),):
+                    if speaker == sender:
+                        texts += [part.text for part in parts if isinstance(part, Text) and not part.origin]
+        return texts
 
     @property
     def summary(self) -> str:
@@ -310,8 +317,11 @@ class Session:
                 prompts = [queued for queued in used if queued.event.kind != "overheard"]
                 self.open_turn.sender = (prompts or used)[-1].event.sender
             parts = join_inputs([queued.event.parts for queued in used])
-            first = min(queued.seq for queued in used)
-            self._append(Message(used[-1].seq, "user", parts, at=used[-1].at, turn=turn, since=first))
+            last, first = used[-1], min(queued.seq for queued in used)
+            message = Message(last.seq, "user", parts, at=last.at, turn=turn, since=first, sender=last.event.sender)
+            if any(queued.event.sender != message.sender for queued in used):
+                message.inputs = tuple((queued.event.sender, queued.event.parts) for queued in used)
+            self._append(message)
 
     def _message_added(self, seq: int, at: int, event: MessageAdded) -> None:
         requested = self.open_turn.model if self.open_turn is not None and event.role == "assistant" else ""
