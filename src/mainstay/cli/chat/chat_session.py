@@ -14,6 +14,7 @@ from mainstay.agent.agent import Agent
 from mainstay.agent.client import AgentClient
 from mainstay.agent.model_providers import ModelProviders
 from mainstay.cli.chat.approval_formatter import ALWAYS_WORDS, NO_WORDS, YES_WORDS
+from mainstay.cli.chat.pasted_texts import PastedTexts
 from mainstay.cli.chat.tool_calls import ToolCallLog
 from mainstay.cli.commands.agent_setup import AgentSetup, apply_requested_model, build_session_name, set_working_folder
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
@@ -47,6 +48,7 @@ class ChatSession:
         self._is_running = False
         self._idle_event = asyncio.Event()
         self.pending_approval: ApprovalAsked | None = None  # the approval that the turn waits for
+        self.pasted = PastedTexts()
         self._shown_approval_id = ""  # id of the approval shown since the last prompt and not answered in this chat
 
     @property
@@ -139,7 +141,7 @@ class ChatSession:
     def send_prompt(self, text: str) -> None:
         self._shown_approval_id = ""
         self._idle_event.clear()
-        task: asyncio.Task[object] = asyncio.ensure_future(self.agent.run(self.session, text))
+        task: asyncio.Task[object] = asyncio.ensure_future(self.agent.run(self.session, self.pasted.to_prompt(text)))
         self._prompt_tasks.add(task)
         task.add_done_callback(self._on_prompt_done)
 
@@ -201,7 +203,7 @@ class ChatSession:
 
     async def steer(self, text: str) -> None:
         if self.is_busy:
-            await self.agent.steer(self.session, text)
+            await self.agent.steer(self.session, self.pasted.to_prompt(text))
         else:
             self.send_prompt(text)
 

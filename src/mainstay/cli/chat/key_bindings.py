@@ -8,12 +8,14 @@ from typing import NamedTuple
 from prompt_toolkit.application import get_app
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
 
 class KeyCallbacks(NamedTuple):
     """Callbacks for keys that do more than edit the prompt."""
 
     on_enter: Callable[[str], None]
+    on_paste: Callable[[str], str]  # returns what is inserted into the prompt
     on_interrupt: Callable[[], None]
     on_show_details: Callable[[], None]
     on_exit: Callable[[], None]
@@ -40,6 +42,10 @@ def build_key_bindings(actions: KeyCallbacks) -> KeyBindings:
     @keys.add("escape", "c-j")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+    @keys.add(Keys.BracketedPaste)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(actions.on_paste(event.data))
 
     @keys.add("c-o")
     def _(event: KeyPressEvent) -> None:

@@ -125,7 +125,7 @@ async def _approve_call(chat: ChatSession, argument: str) -> SlashCommandResult:
     if chat.pending_approval is None:
         return SlashCommandResult(["no tool call is waiting for approval"])
     always = argument.lower() == "always"
-    await chat.approve(input=argument if argument and not always else None, always=always)
+    await chat.approve(input=chat.pasted.to_text(argument) if argument and not always else None, always=always)
     return SlashCommandResult()
 
 

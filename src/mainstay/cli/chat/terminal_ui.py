@@ -78,7 +78,9 @@ class TerminalChat:
             completer=SlashCompleter(self._chat),
             complete_while_typing=Condition(lambda: self._prompt.default_buffer.text.startswith("/")),
             key_bindings=build_key_bindings(
-                KeyCallbacks(self._on_enter, self._on_interrupt, self._show_last_call, self._exit)
+                KeyCallbacks(
+                    self._on_enter, self._chat.pasted.add, self._on_interrupt, self._show_last_call, self._exit
+                )
             ),
             erase_when_done=True,
             style=STYLE,
