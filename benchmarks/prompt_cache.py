@@ -75,7 +75,9 @@ def build_tools(rng: random.Random) -> list[FunctionTool]:
         description = (
             f"Looks up {generate_prose(rng, 8)} in the {rng.choice(WORDS)} register and returns what it finds."
         )
-        return FunctionTool(look_up, name=f"tool_{number}", description=description, effect="pure")
+        return FunctionTool(
+            look_up, name=f"tool_{number}", description=description, effect="pure", untrusted=False, sink=False
+        )
 
     return [build_tool(number) for number in range(TOOLS)]
 

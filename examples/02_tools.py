@@ -1,4 +1,4 @@
-# Functions as tools: the schema comes from the type hints and the docstring; each tool declares its effect and its flow.
+# Functions as tools: the schema comes from type hints and docstring; each tool declares its effect and its data flow.
 # Prints every tool result, then the answer as structured output.
 
 import asyncio
@@ -10,7 +10,7 @@ from mainstay import Agent, ToolFinished, TurnEnded, tool
 PRICES = {"apple": 0.5, "melon": 3.0}
 
 
-@tool(effect="pure", sink=False)  # no side effect: may run again, and concurrently; it sends nothing out
+@tool(effect="pure", untrusted=False, sink=False)  # may run again, and concurrently
 def price(fruit: str) -> float:
     """What one piece of a fruit costs, in euros.
 

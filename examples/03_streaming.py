@@ -16,7 +16,7 @@ from mainstay import (
 )
 
 
-@tool(effect="pure", sink=False, timeout_s=60)
+@tool(effect="pure", untrusted=False, sink=False, timeout_s=60)
 async def count_words(text: str, context: ToolContext) -> int:
     """Count the words of a text."""
     context.progress("counting")  # sent to subscribers, not stored

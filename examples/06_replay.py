@@ -9,7 +9,7 @@ from pathlib import Path
 from mainstay import Agent, tool
 
 
-@tool(effect="pure", sink=False)
+@tool(effect="pure", untrusted=False, sink=False)
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

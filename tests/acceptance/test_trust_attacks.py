@@ -284,7 +284,7 @@ async def test_f55_files_that_an_unguarded_command_wrote_under_taint_are_not_tru
 
 
 def many(count: int = 50) -> list[Any]:
-    return [FunctionTool(lambda: "", name=f"other_{number}", effect="pure") for number in range(count)]
+    return [FunctionTool(lambda: "", name=f"other_{number}", effect="pure", sink=False) for number in range(count)]
 
 
 async def test_f38_a_call_from_the_catalogue_is_amended_as_it_was_shown(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def some_tools(chance: random.Random, sizes: list[int]) -> list[FunctionTool]:
         async def run(what: str = "", size: int = 0) -> str:
             return prose(chance, min(size, sizes[-1]))
 
-        return FunctionTool(run, name=f"tool_{number}", description=about, effect="pure")
+        return FunctionTool(run, name=f"tool_{number}", description=about, effect="pure", untrusted=False, sink=False)
 
     return [
         make(number, prose(chance, chance.choice([20, 80, 400]))) for number in range(chance.choice([1, 3, 12, 45]))

@@ -96,10 +96,10 @@ def ledger_tools(ledger: Path) -> list[FunctionTool]:
         return f"booked {n}" if any(json.loads(line)["key"] == context.key for line in lines) else None
 
     return [
-        FunctionTool(charge),
-        FunctionTool(put, effect="idempotent"),
-        FunctionTool(lookup, effect="pure"),
-        FunctionTool(book, reconcile=was_booked),
+        FunctionTool(charge, untrusted=False, sink=False),
+        FunctionTool(put, effect="idempotent", untrusted=False, sink=False),
+        FunctionTool(lookup, effect="pure", untrusted=False, sink=False),
+        FunctionTool(book, reconcile=was_booked, untrusted=False, sink=False),
     ]
 
 

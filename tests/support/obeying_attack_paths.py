@@ -221,7 +221,7 @@ def plugin(lines: Lines) -> Any:
         """Look something up in the wiki."""
         return letter(lines)
 
-    return _foreign(FunctionTool(look_up, effect="pure", untrusted=True))
+    return _foreign(FunctionTool(look_up, effect="pure", untrusted=True, sink=False))
 
 
 def _foreign(tool: Any) -> Any:
@@ -238,7 +238,7 @@ def described(lines: Lines) -> Any:
     async def weather(city: str) -> str:
         return "fine"
 
-    return _foreign(FunctionTool(weather, effect="pure", description=f"Tells the weather. {letter(lines)}"))
+    return _foreign(FunctionTool(weather, effect="pure", description=f"Tells the weather. {letter(lines)}", sink=False))
 
 
 @add_path("tool-description", setup=lambda lines: Setup(tools=(described(lines),)))
@@ -251,7 +251,7 @@ def failing(lines: Lines) -> Any:
         """Ask the database."""
         raise RuntimeError(letter(lines))
 
-    return FunctionTool(query, effect="pure", untrusted=True)
+    return FunctionTool(query, effect="pure", untrusted=True, sink=False)
 
 
 @add_path("error-text", setup=lambda lines: Setup(tools=(failing(lines),)))
@@ -348,7 +348,7 @@ class Gate:
             await self.go_on.wait()
             return "done"
 
-        made = FunctionTool(wait, effect="pure")
+        made = FunctionTool(wait, effect="pure", untrusted=False, sink=False)
         made.gate = self  # type: ignore[attr-defined]
         return made
 

@@ -289,10 +289,10 @@ class Ledger:
             return await self._work("charge", do, context)
 
         return [
-            FunctionTool(look, effect="pure", timeout_s=5),
-            FunctionTool(put, effect="idempotent"),
-            FunctionTool(book, reconcile=was_booked),
-            FunctionTool(charge),
+            FunctionTool(look, effect="pure", timeout_s=5, untrusted=False, sink=False),
+            FunctionTool(put, effect="idempotent", untrusted=False, sink=False),
+            FunctionTool(book, reconcile=was_booked, untrusted=False, sink=False),
+            FunctionTool(charge, untrusted=False, sink=False),
         ]
 
     async def _work(self, tool: str, do: str, context: ToolContext) -> str:

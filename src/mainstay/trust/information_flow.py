@@ -293,8 +293,13 @@ def is_destination_allowed(destination: str, patterns: Iterable[str], cwd: str =
 
 
 def _pattern_allows(pattern: str, destination: str, cwd: str) -> bool:
-    if destination.startswith(MCP_PREFIX) and destination.startswith(f"{pattern}/"):
-        return True  # the pattern names the server: all of its tools
+    if destination.startswith(MCP_PREFIX) and "/" in destination:
+        server = destination.rpartition("/")[0]
+        return _glob_allows(pattern, destination, cwd) or _glob_allows(pattern, server, cwd)  # all tools of the server
+    return _glob_allows(pattern, destination, cwd)
+
+
+def _glob_allows(pattern: str, destination: str, cwd: str) -> bool:
     if "://" in pattern:
         return url_matches(pattern, destination, broad=False)
     if "://" in destination:

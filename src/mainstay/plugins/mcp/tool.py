@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import cached_property
 from typing import ClassVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -132,7 +133,7 @@ def effect_from_hints(hints: ToolHints) -> Effect:
 def server_reach(server: McpServerConfig, tool: str, hints: ToolHints = NO_HINTS) -> CallDestinations:
     """Return what a call of a tool may reach. A local server without network sends nothing out, and without folders to
     write it changes nothing. Hints make a call a sink; only those of a trusted server make it none."""
-    destinations = (f"{MCP_PREFIX}{server.name}/{tool}",)
+    destinations = (f"{MCP_PREFIX}{server.name}/{quote(tool, safe='')}",)
     if server.trusted and hints.read_only and hints.open_world is False:
         return CallDestinations()
     if server.can_send_out:

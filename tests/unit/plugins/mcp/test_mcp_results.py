@@ -149,6 +149,8 @@ def test_always_for_a_tool_of_a_server_opens_that_tool_and_a_server_is_opened_by
     assert is_destination_allowed("mcp:one/look", ("mcp:one/look",))
     assert not is_destination_allowed("mcp:one/send", ("mcp:one/look",))
     assert not is_destination_allowed("mcp:one/looks", ("mcp:one/look",))
+    assert is_destination_allowed("mcp:one/send", ("mcp:*",))
+    assert not is_destination_allowed("mcp:one/more/send", ("mcp:one",)), "a server whose name has a slash"
     for pattern in ("mcp:one", "mcp:one/*"):
         assert is_destination_allowed("mcp:one/send", (pattern,))
         assert not is_destination_allowed("mcp:one-more/send", (pattern,))
