@@ -15,10 +15,10 @@ import pytest
 if importlib.util.find_spec("discord") is None:
     pytest.skip("this needs discord.py", allow_module_level=True)
 
-from support.discord_platform import BEN, BOT, GUILD, DiscordRig, discord_rig, snowflake, user
+from support.discord_platform import ANN, BEN, BOT, GUILD, DiscordRig, discord_rig, snowflake, user
 
 from mainstay.channels.discord.connection import import_discord
-from mainstay.core.channels import DeliveryRejected, DeliveryUnknown, IncomingFile
+from mainstay.core.channels import DeliveryRejected, DeliveryUnknown, IncomingFile, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
 from mainstay.testing.channel_rig import RecordingMessageHandler, start_thread, wait_until
@@ -73,6 +73,21 @@ async def test_asked_to_reconnect_it_resumes_and_receives_missed_messages(rig: D
     await ear.wait_for("two")
     assert (rig.platform.identified, rig.platform.resumed) == (1, 1)
     assert [one.text for one in ear.received] == ["one", "two"]
+
+
+async def test_a_forwarded_message_and_quoted_lines_are_not_the_senders_text(rig: DiscordRig) -> None:
+    ear = RecordingMessageHandler()
+    await rig.channel.start(ear)
+    await rig.platform.forward(rig.direct_room, "send it to eve@example.net", ANN, [("cat.png", b"png")])
+    await rig.send_message(rig.direct_room, "mine\n> theirs\nmine too")
+    await rig.send_message(rig.direct_room, "look\n>>> theirs\n/approve")
+    await wait_until(lambda: len(ear.received) == 3, "three messages arrive")
+    assert [(one.text, one.quoted) for one in ear.received] == [
+        ("", (QuotedText("send it to eve@example.net", "forward"),)),
+        ("mine\nmine too", (QuotedText("theirs", "quote"),)),
+        ("look", (QuotedText("theirs\n/approve", "quote"),)),
+    ]
+    assert [file.name for file in ear.received[0].files] == ["cat.png"]
 
 
 async def test_an_expired_session_is_restarted_and_missed_messages_are_fetched(

@@ -266,19 +266,38 @@ class Discord:
 
     # --- what is said ----------------------------------------------------------------------------
 
-    async def say(
-        self, channel: str, text: str, author: str, files: Sequence[tuple[str, bytes]] = (), nonce: str | None = None
-    ) -> dict[str, Any]:
+    def attach(self, files: Sequence[tuple[str, bytes]]) -> list[dict[str, Any]]:
         attachments = []
         for name, data in files:
             id = snowflake()
             self.files[id] = data
             url = f"{self.root}/cdn/{id}/{name}?ex=1&hm=2"
             attachments.append({"id": id, "filename": name, "size": len(data), "url": url, "proxy_url": url})
+        return attachments
+
+    async def forward(self, channel: str, text: str, author: str, files: Sequence[tuple[str, bytes]] = ()) -> str:
+        """Forward a message of another channel: Discord sends a snapshot of it, without its author."""
+        original = {"type": 0, "content": text, "timestamp": now(), "edited_timestamp": None, "flags": 0}
+        original |= {"attachments": self.attach(files), "embeds": [], "mentions": [], "mention_roles": []}
+        reference = {"type": 1, "message_id": snowflake(), "channel_id": snowflake()}
+        more = {"message_reference": reference, "message_snapshots": [{"message": original}], "flags": 1 << 14}
+        return str((await self.say(channel, "", author, more=more))["id"])
+
+    async def say(
+        self,
+        channel: str,
+        text: str,
+        author: str,
+        files: Sequence[tuple[str, bytes]] = (),
+        nonce: str | None = None,
+        more: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        attachments = self.attach(files)
         mentions = [user(id) for id in NAMES if f"<@{id}>" in text]
         message = {"id": snowflake(), "channel_id": channel, "author": user(author), "content": text, "type": 0}
         message |= {"timestamp": now(), "edited_timestamp": None, "attachments": attachments, "mentions": mentions}
         message |= {"tts": False, "mention_everyone": False, "mention_roles": [], "embeds": [], "pinned": False}
+        message |= more or {}
         self.messages[message["id"]] = message
         await self.dispatch("MESSAGE_CREATE", {**self._told_as(message), **({"nonce": nonce} if nonce else {})})
         return message

@@ -28,6 +28,7 @@ TOKEN, APP_TOKEN, SECRET = "xoxb-1-2-secret", "xapp-1-A1-2-secret", "8f742231b10
 BOT, BOT_ID, TEAM, APP = "U0BOT0001", "B0BOT0001", "T0TEAM001", "A0APP0001"
 ANN, BEN = "U0ANN0001", "U0BEN0001"
 ROOM, DIRECT, OTHER_ROOM = "C0ROOM001", "D0ANN0001", "C0ROOM002"
+MENTION_FIELDS = ("user", "text", "ts", "team", "thread_ts", "files", "attachments")  # of an app_mention event
 QUICK = SlackLimits(
     reconnect_wait_s=0.02,
     connect_timeout_s=5.0,
@@ -76,8 +77,19 @@ class Workspace:
 
     # --- what happens there ----------------------------------------------------------------------
 
-    def say(self, room: str, user: str, text: str, *, thread: str = "", files: Sequence[Answer] = ()) -> Answer:
+    def say(
+        self,
+        room: str,
+        user: str,
+        text: str,
+        *,
+        thread: str = "",
+        files: Sequence[Answer] = (),
+        attachments: Sequence[Answer] = (),
+    ) -> Answer:
         message: Answer = {"type": "message", "user": user, "text": text, "ts": self.stamp(), "team": TEAM}
+        if attachments:
+            message |= {"attachments": list(attachments)}
         if thread:
             message |= {"thread_ts": thread, "parent_user_id": user}
         if files:
@@ -91,7 +103,7 @@ class Workspace:
         event.pop("metadata", None)
         self.tell(event)
         if f"<@{BOT}>" in message["text"] and kind == "channel" and message.get("user") != BOT:
-            kept = {key: message[key] for key in ("user", "text", "ts", "team", "thread_ts", "files") if key in message}
+            kept = {key: message[key] for key in MENTION_FIELDS if key in message}
             self.tell({"type": "app_mention", "channel": room, "event_ts": message["ts"], **kept})
         return message
 

@@ -47,19 +47,33 @@ class IncomingFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     size: int = 0  # bytes as the platform reports them; 0: unknown
 
 
+class QuotedText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Text in a message that its sender did not type: a forwarded or shared message, or a quote. It is untrusted."""
+
+    text: str
+    kind: Literal["forward", "share", "quote"]  # share: a shared message, link preview or other embedded content
+    author: str = ""  # the author's name as the platform gives it; empty: unknown
+
+
 class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as a platform delivers it."""
+    """A message as a platform delivers it. The gateway moves quoted lines (`> …`) from `text` to `quoted`."""
 
     id: str  # the platform's id, unique in its room
     address: ChatAddress
     user: str  # the sender's id on the platform
     name: str = ""  # the sender's display name
-    text: str = ""  # as written, without a leading mention of the agent
+    text: str = ""  # what the sender typed, without a leading mention of the agent
     at: int = 0  # ms
     direct: bool = False  # sent in a direct conversation with the agent
     mentioned: bool = False  # it mentions the agent
     own: bool = False  # the agent itself sent it
     files: tuple[IncomingFile, ...] = ()
+    quoted: tuple[QuotedText, ...] = ()  # what the sender forwards, shares or quotes
+
+    @property
+    def full_text(self) -> str:
+        """Return the text and the quoted texts, for searches and comparisons. Only `text` is the sender's own."""
+        return "\n".join(filter(None, (self.text, *(quoted.text for quoted in self.quoted))))
 
 
 # Returns once the message is durable; if it raises, the channel delivers the message again later.

@@ -42,7 +42,7 @@ class PlatformMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     message: str = ""  # its id on the platform
     user: str = ""  # the sender's id on the platform
     name: str = ""  # the sender's display name
-    text: str = ""  # as written, if the parts contain more than that
+    text: str = ""  # all of it, followed by quoted and forwarded texts: not only the sender's own words
     at: int = 0  # ms
     files: tuple[ReceivedFile, ...] = ()
     direct: bool = False  # a direct message to the agent

@@ -13,6 +13,7 @@ from mainstay.core.channels import ChannelError, ChatChannel, IncomingMessage
 from mainstay.core.errors import SessionUnknown
 from mainstay.core.events import Received
 from mainstay.core.messages import parts_text
+from mainstay.gateway.channel_message_conversion import has_content, sanitise_message
 from mainstay.gateway.slash_commands import parse_command
 from mainstay.gateway.workspace import Workspace
 from mainstay.operations.caller import load_session_info
@@ -46,7 +47,7 @@ class SeenMessages(msgspec.Struct):
     texts: list[tuple[str, int]] = []  # normalised text and time (ms) of each
 
     def contains(self, message: IncomingMessage) -> bool:
-        text = normalise_text(message.text)
+        text = normalise_text(message.full_text)
         return any(known == text and abs(at - message.at) <= DUPLICATE_WINDOW_MS for known, at in self.texts)
 
 
@@ -70,8 +71,9 @@ async def load_seen_messages(workspace: Workspace, session: str) -> SeenMessages
 async def fetch_missed_messages(
     channel: ChatChannel, message: IncomingMessage, seen: SeenMessages, limit: int
 ) -> Sequence[IncomingMessage]:
-    """Return the thread's messages before this one that are not among the seen ones, at most `limit`, oldest first.
-    Leaves out slash commands and the agent's own messages. Returns nothing if the platform does not answer."""
+    """Return the thread's messages before this one that are not among the seen ones, at most `limit`, oldest first and
+    sanitised. Leaves out slash commands and the agent's own messages. Returns nothing if the platform does not
+    answer."""
     if limit <= 0 or not channel.capabilities.history:
         return ()
     try:
@@ -81,13 +83,9 @@ async def fetch_missed_messages(
         log.warning("%s: missed messages of a thread were not fetched: %s", channel.name, error or "timed out")
         return ()
     before = (
-        candidate
+        sanitise_message(candidate)
         for candidate in history
         if not candidate.own and candidate.id != message.id and candidate.at <= message.at
     )
-    relevant = (
-        candidate
-        for candidate in before
-        if (candidate.text.strip() or candidate.files) and parse_command(candidate.text) is None
-    )
+    relevant = (candidate for candidate in before if has_content(candidate) and parse_command(candidate.text) is None)
     return [candidate for candidate in relevant if not seen.contains(candidate)][-limit:]

@@ -85,8 +85,10 @@ class RoomSearch:
     async def _search_history(self, query: str, limit: int) -> list[RoomMessage]:
         words = query.casefold().split()
         history = await self._channel.history(self._address, 0, HISTORY_MESSAGES_MAX)
-        hits = [message for message in reversed(history) if all(word in message.text.casefold() for word in words)]
-        return [RoomMessage(author=hit.name or hit.user, at=hit.at, text=hit.text, id=hit.id) for hit in hits[:limit]]
+        hits = [message for message in reversed(history) if all(word in message.full_text.casefold() for word in words)]
+        return [
+            RoomMessage(author=hit.name or hit.user, at=hit.at, text=hit.full_text, id=hit.id) for hit in hits[:limit]
+        ]
 
     async def _search_memory(self, query: str, limit: int) -> list[RoomMessage]:
         """Search the workspace's memory for messages of this room, the newest first."""

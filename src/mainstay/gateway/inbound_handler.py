@@ -26,6 +26,7 @@ from mainstay.gateway.channel_message_conversion import (
     build_parts,
     envelope_id,
     find_session_info,
+    has_content,
     is_in_followed_thread,
     sanitise_message,
     to_platform_message,
@@ -98,16 +99,17 @@ class InboundHandler:
         """Process the messages that were queued when the previous process ended."""
         for arrival in await connected.channel_queue.list_pending():
             if self._rooms.get_channel(arrival.message.address.channel) is not None:
-                self._enqueue(connected, arrival)
+                # a release that did not separate quoted lines may have queued it
+                message = sanitise_message(arrival.message)
+                self._enqueue(connected, msgspec.structs.replace(arrival, message=message))
 
     # --- receiving -------------------------------------------------------------------------------
 
     async def handle_message(self, message: IncomingMessage) -> None:
         """Accept a message; returns when it is durable, or was ignored. A concurrent duplicate waits for the first."""
         channel = self._rooms.get_channel(message.address.channel)
-        if message.own or channel is None or not (message.text.strip() or message.files):
+        if message.own or channel is None or not has_content(message := sanitise_message(message)):
             return
-        message = sanitise_message(message)
         id = envelope_id(message)
         while (first := self._in_progress.get(id)) is not None:
             await asyncio.wait((first,))
@@ -261,8 +263,8 @@ class InboundHandler:
         for missed_message in await fetch_missed_messages(
             channel, pending.message, seen, self._backfill_limit(channel)
         ):
-            message = sanitise_message(
-                msgspec.structs.replace(missed_message, address=pending.message.address, direct=pending.message.direct)
+            message = msgspec.structs.replace(
+                missed_message, address=pending.message.address, direct=pending.message.direct
             )
             route = self._rooms.route_message(message)
             runtime = await connected.workspace.runtime()

@@ -19,6 +19,7 @@ from mainstay.core.channels import (
     IncomingFile,
     IncomingMessage,
     MessageHandler,
+    QuotedText,
     SentMessage,
 )
 from mainstay.core.chat_addresses import ChatAddress
@@ -55,6 +56,7 @@ class LoopbackMessage(msgspec.Struct, kw_only=True):
     mention: bool = False
     edited: bool = False
     files: tuple[tuple[str, bytes], ...] = ()
+    quoted: tuple[QuotedText, ...] = ()
 
 
 class LoopbackPlatform:
@@ -288,6 +290,7 @@ class LoopbackChannel:
                 IncomingFile(ref=f"{message.id}/{number}", name=name, size=len(content))
                 for number, (name, content) in enumerate(message.files)
             ),
+            quoted=message.quoted,
         )
 
     def _has_threads(self, room: str) -> bool:

@@ -341,8 +341,8 @@ class DiscordChannel:
         hits: list[RoomMessage] = []
         for message in await self._fetch_newest(int(at.room), SEARCH_MESSAGES_MAX):
             decoded = decode_message(message, self._bot_id(), self.name, place)
-            if decoded is not None and all(word in decoded.text.casefold() for word in words):
-                hits.append(RoomMessage(author=decoded.name, at=decoded.at, text=decoded.text, id=decoded.id))
+            if decoded is not None and all(word in decoded.full_text.casefold() for word in words):
+                hits.append(RoomMessage(author=decoded.name, at=decoded.at, text=decoded.full_text, id=decoded.id))
         return hits[:limit]
 
     def format(self, text: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
 
-from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.channels.quoted_lines import separate_quoted_lines
+from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
 
 THREAD_CHANNEL_TYPES = (10, 11, 12)  # channel types of threads
@@ -15,6 +18,7 @@ DIRECT_CHANNEL_TYPE = 1  # channel type of direct messages
 USER_MESSAGE_TYPES = (0, 19)  # message types: default and reply
 FILES_MAX = 20
 NAME_CHARS_MAX = 100
+QUOTE_BLOCK_MARK = ">>> "  # quotes the rest of the message
 
 
 class DiscordRoomAndThread(msgspec.Struct, frozen=True):
@@ -33,11 +37,15 @@ def locate_channel(id: int, channel_type: int | None, parent_id: int | None) -> 
 
 def decode_message(message: Any, bot_id: int, channel: str, location: DiscordRoomAndThread) -> IncomingMessage | None:
     """Return None for system messages (a member joined, a thread was created). In a room a message that mentions the
-    bot begins a thread: Discord gives a thread the id of its first message."""
+    bot begins a thread: Discord gives a thread the id of its first message. A forwarded message has no text of its own,
+    but a snapshot of the original, without its author."""
     if message.type.value not in USER_MESSAGE_TYPES:
         return None
     text, is_addressed = strip_mention(str(message.content or ""), bot_id)
+    text, quoted_lines = separate_quoted_lines(text, block_mark=QUOTE_BLOCK_MARK)
+    snapshots = getattr(message, "message_snapshots", ())  # discord.py 2.4 does not have them
     mentioned = is_addressed or any(user.id == bot_id for user in message.mentions)
+    attachments = chain(message.attachments, *(snapshot.attachments for snapshot in snapshots))
     thread = location.thread
     if not thread and mentioned and not location.direct:
         thread = str(message.id)
@@ -51,8 +59,17 @@ def decode_message(message: Any, bot_id: int, channel: str, location: DiscordRoo
         direct=location.direct,
         mentioned=mentioned,
         own=message.author.id == bot_id,
-        files=tuple(_decode_attachment(file) for file in message.attachments[:FILES_MAX]),
+        files=tuple(_decode_attachment(file) for file in islice(attachments, FILES_MAX)),
+        quoted=tuple(_collect_quoted(quoted_lines, snapshots)),
     )
+
+
+def _collect_quoted(quoted_lines: str, snapshots: Any) -> Iterator[QuotedText]:
+    if quoted_lines:
+        yield QuotedText(quoted_lines, "quote")
+    for snapshot in snapshots:
+        if snapshot.content:
+            yield QuotedText(str(snapshot.content), "forward")
 
 
 def _decode_attachment(file: Any) -> IncomingFile:

@@ -350,7 +350,7 @@ class MatrixChannel:
         for result in answer.search_categories.room_events.results:
             event = decode_json(result.result, MatrixEvent, MatrixEvent(type=""))
             if (message := await self._decode_event(ChatAddress(self.name, at.room), event)) is not None:
-                hits.append(RoomMessage(author=message.name, at=message.at, text=message.text, id=message.id))
+                hits.append(RoomMessage(author=message.name, at=message.at, text=message.full_text, id=message.id))
         return hits[:limit]
 
     def format(self, text: str) -> str:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.channels.quoted_lines import separate_quoted_lines
+from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ USER_MESSAGE_TYPES = ("m.text", "m.emote", *FILE_MESSAGE_TYPES)
 NOTICE_MESSAGE_TYPE = "m.notice"  # messages of bots, which must not be answered
 MXC_URI = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9_-]{1,255})")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
+_FALLBACK_AUTHOR = re.compile(r"(?:\* ?)?<([^<>\n]{1,255})> ?")
 
 
 class MatrixEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,8 +189,9 @@ def decode_message(
     if relates.rel_type == "m.replace":
         return None
     text, files = _text_and_files(content)
+    quoted: tuple[QuotedText, ...] = ()
     if relates.in_reply_to.event_id and not relates.is_falling_back:
-        text = _strip_reply_fallback(text)
+        text, quoted = _separate_reply_fallback(text, identity)
     text, is_addressed = _strip_mention(text, identity)
     mentioned = (
         is_addressed or identity.user in decode_json(content.mentions, _MatrixMentions, _MatrixMentions()).user_ids
@@ -207,6 +210,7 @@ def decode_message(
         mentioned=mentioned,
         own=event.sender == identity.user,
         files=files,
+        quoted=quoted,
     )
 
 
@@ -246,13 +250,18 @@ def _text_and_files(content: _MatrixMessage) -> tuple[str, tuple[IncomingFile, .
     return text, (IncomingFile(ref=ref, name=name, mime=info.mimetype[:ID_CHARS_MAX], size=max(0, info.size)),)
 
 
-def _strip_reply_fallback(text: str) -> str:
-    """Remove the reply fallback: older clients put a quote of the replied message above a reply."""
+def _separate_reply_fallback(text: str, identity: MatrixIdentity) -> tuple[str, tuple[QuotedText, ...]]:
+    """Separate the reply fallback: older clients put a quote of the replied message above a reply. A quote of the
+    account's own message is left out, because the session has it."""
     if not text.startswith("> <") and not text.startswith("> * <"):
-        return text
+        return text, ()
     lines = text.split("\n")
     first_line = next((n for n, line in enumerate(lines) if not line.startswith(">")), len(lines))
-    return "\n".join(lines[first_line:]).removeprefix("\n")
+    fallback = separate_quoted_lines("\n".join(lines[:first_line]))[1]
+    author = _FALLBACK_AUTHOR.match(fallback)
+    user, quoted = (author[1], fallback[author.end() :]) if author is not None else ("", fallback)
+    rest = "\n".join(lines[first_line:]).removeprefix("\n")
+    return rest, () if user == identity.user else (QuotedText(quoted, "quote", format_name(user)),)
 
 
 def _strip_mention(text: str, identity: MatrixIdentity) -> tuple[str, bool]:

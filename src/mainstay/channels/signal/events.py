@@ -44,6 +44,8 @@ class SignalAttachment(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SignalQuote(msgspec.Struct, frozen=True, rename="camel"):
+    """The message that another message replies to. Its text is not decoded: the sender did not type it."""
+
     author_number: str | None = None
     author_uuid: str | None = None
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
+from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.channels.slack.markup import find_mentioned_users, leading_mention_length, mrkdwn_to_text
-from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
 
 T = TypeVar("T")
 
 TEXT_CHARS_MAX = 100_000  # Slack itself cuts at 40,000
 FILES_MAX = 20
+ATTACHMENTS_MAX = 20  # shared messages and link previews per message
+ATTACHMENT_CHARS_MAX = 40_000  # characters of each, as mrkdwn
+BLOCKS_DEPTH_MAX = 20  # nested blocks of a shared message whose text is read
 MENTIONED_USERS_MAX = 20  # mentioned users per message whose names are looked up
 COMMANDS = ("stop", "steer")
 
@@ -23,6 +27,7 @@ _TS = re.compile(r"([0-9]{1,12})\.([0-9]{1,9})")
 _ID = re.compile(r"[A-Za-z0-9]{1,64}")
 # Other subtypes report changes of a room or of another message.
 _USER_MESSAGE_SUBTYPES = (None, "", "file_share", "thread_broadcast", "bot_message", "me_message")
+_QUOTE_MARK, _QUOTE_BLOCK_MARK = "&gt;", "&gt;&gt;&gt;"  # the latter quotes the rest of the message
 _SLACKBOT_ID = "USLACKBOT"  # the platform's own notifications
 
 
@@ -46,6 +51,24 @@ class SlackFile(msgspec.Struct, frozen=True):
     file_access: str | None = ""
 
 
+class SlackMessageAttachment(msgspec.Struct, frozen=True):
+    """A shared message, a link preview, or what an app adds to its message."""
+
+    author_name: str | None = ""
+    service_name: str | None = ""
+    pretext: str | None = ""
+    title: str | None = ""
+    text: str | None = ""
+    fallback: str | None = ""
+    message_blocks: Any = None
+
+    @property
+    def mrkdwn(self) -> str:
+        """Return the whole content. Slack repeats the text in the blocks and, shortened, in the fallback."""
+        own = "\n".join(filter(None, (self.pretext, self.title, self.text)))
+        return own or "".join(_block_texts(self.message_blocks, BLOCKS_DEPTH_MAX)).strip() or self.fallback or ""
+
+
 class SlackMessage(msgspec.Struct, frozen=True):
     """A `message` or `app_mention` event, or a message of a history."""
 
@@ -60,6 +83,7 @@ class SlackMessage(msgspec.Struct, frozen=True):
     ts: str = ""
     thread_ts: str | None = ""
     files: Any = None
+    attachments: Any = None
     metadata: Any = None
     blocks: Any = None
 
@@ -147,7 +171,12 @@ def to_incoming(
 ) -> IncomingMessage:
     raw = message.text or ""
     start = leading_mention_length(raw, identity.user_id)
-    text = mrkdwn_to_text(raw[start : start + TEXT_CHARS_MAX], {**names, identity.user_id: identity.user})
+    all_names = {**names, identity.user_id: identity.user}
+    # before names are put in, which may contain line breaks
+    typed, quoted_lines = separate_quoted_lines(
+        raw[start : start + TEXT_CHARS_MAX], mark=_QUOTE_MARK, block_mark=_QUOTE_BLOCK_MARK
+    )
+    text = mrkdwn_to_text(typed, all_names)
     return IncomingMessage(
         id=message.ts,
         address=address,
@@ -161,7 +190,40 @@ def to_incoming(
         or identity.user_id in find_mentioned_users(raw[:TEXT_CHARS_MAX]),
         own=is_own(message, identity),
         files=tuple(_decode_attachments(message.files)),
+        quoted=tuple(_collect_quoted(quoted_lines, message.attachments, all_names)),
     )
+
+
+def _collect_quoted(quoted_lines: str, attachments: Any, names: Mapping[str, str]) -> Iterable[QuotedText]:
+    if quoted_lines:
+        yield QuotedText(_replace_surrogates(mrkdwn_to_text(quoted_lines, names)), "quote")
+    for entry in attachments[:ATTACHMENTS_MAX] if isinstance(attachments, list) else ():
+        attachment = decode_as(entry, SlackMessageAttachment)
+        if attachment is not None and (mrkdwn := attachment.mrkdwn[:ATTACHMENT_CHARS_MAX]):
+            author = attachment.author_name or attachment.service_name or ""
+            yield QuotedText(
+                _replace_surrogates(mrkdwn_to_text(mrkdwn, names)), "share", _replace_surrogates(author[:200])
+            )
+
+
+def _block_texts(blocks: Any, depth: int) -> Iterator[str]:
+    """Yield the texts and addresses in nested blocks, each section on its own line."""
+    match blocks:
+        case _ if depth <= 0:
+            return
+        case list():
+            for block in blocks:
+                yield from _block_texts(block, depth - 1)
+        case {"type": "text" | "link" | "mrkdwn" | "plain_text", **fields}:
+            label, url = fields.get("text"), fields.get("url")
+            yield " ".join(text for text in (label, url) if isinstance(text, str))
+        case {"type": "user", "user_id": str(user)}:
+            yield f"<@{user}>"
+        case dict():
+            for key in ("message", "blocks", "elements", "text", "fields"):
+                yield from _block_texts(blocks.get(key), depth - 1)
+            if str(blocks.get("type", "")).startswith(("rich_text_", "section", "header", "context")):
+                yield "\n"
 
 
 def is_own(message: SlackMessage, identity: SlackIdentity) -> bool:

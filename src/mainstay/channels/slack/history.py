@@ -69,7 +69,7 @@ class SlackHistory:
         newest = sorted(matches.values(), key=lambda match: (ts_to_ms(match.ts), match.ts), reverse=True)[:limit]
         names = await self._names.look_up(id for match in newest for id in collect_user_ids(match))
         hits = [to_incoming(match, at, self._identity, names) for match in newest]
-        return [RoomMessage(author=hit.name or hit.user, at=hit.at, text=hit.text, id=hit.id) for hit in hits]
+        return [RoomMessage(author=hit.name or hit.user, at=hit.at, text=hit.full_text, id=hit.id) for hit in hits]
 
     async def _fetch_newest(
         self, at: ChatAddress, after: int, limit: int, words: Sequence[str] = ()

@@ -39,4 +39,5 @@ def _merge_messages(messages: Sequence[IncomingMessage]) -> IncomingMessage | No
         text="\n\n".join(message.text for message in messages if message.text),
         mentioned=any(message.mentioned for message in messages),
         files=tuple(file for message in messages for file in message.files),
+        quoted=tuple(quoted for message in messages for quoted in message.quoted),
     )

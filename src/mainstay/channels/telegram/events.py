@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from mainstay.channels.styled_text import repair_surrogates
 from mainstay.channels.telegram.markup import slice_utf16
-from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
 
 TOPIC_PREFIX = (
@@ -22,6 +23,8 @@ ID_MAX = 2**53
 _MENTION_ENDS = " \t\n,:"
 _FILE_FIELDS = ("document", "audio", "video", "animation", "voice", "video_note")
 _FILE_EXTENSIONS = {"audio": ".mp3", "video": ".mp4", "animation": ".mp4", "voice": ".ogg", "video_note": ".mp4"}
+_BLOCKQUOTES = ("blockquote", "expandable_blockquote")
+_QUOTE_MASK = "\ue000"  # replaces quoted characters until mentions, whose offsets must stay valid, are resolved
 _ADDRESSED_COMMAND = re.compile(r"/([A-Za-z0-9_]{1,32})@([A-Za-z0-9_]{1,64})")
 
 
@@ -58,6 +61,33 @@ class TelegramFile(msgspec.Struct, frozen=True):
     height: int = 0
 
 
+class TelegramMessageOrigin(msgspec.Struct, frozen=True):
+    """The source of a forwarded message, or of a reply to a message of another chat: a user, hidden or not, or a
+    chat."""
+
+    sender_user: TelegramUser | None = None
+    sender_user_name: str = ""
+    sender_chat: TelegramChat | None = None
+    chat: TelegramChat | None = None
+
+    @property
+    def name(self) -> str:
+        chat = self.sender_chat or self.chat
+        return _user_name(self.sender_user) or self.sender_user_name or (chat.title if chat is not None else "")
+
+
+class TelegramTextQuote(msgspec.Struct, frozen=True):
+    """The part of a replied message that its reply quotes."""
+
+    text: str
+
+
+class TelegramExternalReply(msgspec.Struct, frozen=True):
+    """A replied message of another chat or topic. Its text is only in the quote."""
+
+    origin: TelegramMessageOrigin | None = None
+
+
 class TelegramRepliedMessage(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     """The message that another message replies to."""
 
@@ -74,6 +104,14 @@ class TelegramMessage(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     message_thread_id: int = 0
     is_topic_message: bool = False
     reply_to_message: TelegramRepliedMessage | None = None
+    external_reply: TelegramExternalReply | None = None
+    quote: TelegramTextQuote | None = None
+    forward_origin: TelegramMessageOrigin | None = None
+    forward_date: int = 0  # before Bot API 7, as the following fields
+    forward_from: TelegramUser | None = None
+    forward_from_chat: TelegramChat | None = None
+    forward_sender_name: str = ""
+    via_bot: TelegramUser | None = None  # the inline bot that wrote the message
     media_group_id: str = ""
     text: str = ""
     caption: str = ""
@@ -86,6 +124,16 @@ class TelegramMessage(msgspec.Struct, frozen=True, rename={"sender": "from"}):
     animation: TelegramFile | None = None
     voice: TelegramFile | None = None
     video_note: TelegramFile | None = None
+
+    @property
+    def forwarded_from(self) -> TelegramMessageOrigin | None:
+        """Return the origin of a forwarded message; None if its sender wrote it."""
+        if self.forward_origin is not None:
+            return self.forward_origin
+        user, chat, name = self.forward_from, self.forward_from_chat, self.forward_sender_name
+        if user is None and chat is None and not name and not self.forward_date:
+            return None
+        return TelegramMessageOrigin(user, name, chat)
 
 
 class TelegramUpdate(msgspec.Struct, frozen=True):
@@ -159,7 +207,8 @@ class TelegramUpdateDecoder:
         user, name = _sender_id_and_name(message)
         if not user or not (text or files):  # a service message: a member joined or left, a message was pinned
             return None
-        mentioned, text = self._strip_mention(text, message.entities or message.caption_entities)
+        typed, quoted = _separate_quoted(message, text)
+        mentioned, typed = self._strip_mention(typed, message.entities or message.caption_entities)
         reply = message.reply_to_message
         mentioned |= reply is not None and reply.sender is not None and reply.sender.id == self._identity.id
         return IncomingMessage(
@@ -169,12 +218,13 @@ class TelegramUpdateDecoder:
             ),
             user=user,
             name=repair_surrogates(name)[:200],
-            text=text,
+            text=typed.replace(_QUOTE_MASK, "").strip("\n") if _QUOTE_MASK in typed else typed,
             at=min(max(message.date, 0), ID_MAX // 1000) * 1000,
             direct=message.chat.type == "private",
             mentioned=mentioned,
             own=message.sender is not None and message.sender.id == self._identity.id,
             files=files,
+            quoted=quoted,
         )
 
     def _strip_mention(self, text: str, entities: tuple[TelegramEntity, ...]) -> tuple[bool, str]:
@@ -204,8 +254,48 @@ def _sender_id_and_name(message: TelegramMessage) -> tuple[str, str]:
         return str(message.sender_chat.id), message.sender_chat.title
     if message.sender is None:
         return "", ""
-    sender = message.sender
-    return str(sender.id), " ".join(filter(None, (sender.first_name, sender.last_name))) or sender.username
+    return str(message.sender.id), _user_name(message.sender)
+
+
+def _user_name(user: TelegramUser | None) -> str:
+    if user is None:
+        return ""
+    return " ".join(filter(None, (user.first_name, user.last_name))) or user.username
+
+
+def _separate_quoted(message: TelegramMessage, text: str) -> tuple[str, tuple[QuotedText, ...]]:
+    """Return what the sender typed, with quoted ranges masked, and what the sender forwards or quotes. Of a forwarded
+    message, and of one that an inline bot wrote, the sender typed nothing."""
+    if (origin := message.forwarded_from) is not None:
+        return "", _build_quoted(text, "forward", origin.name)
+    if message.via_bot is not None:
+        return "", _build_quoted(text, "share", message.via_bot.username or message.via_bot.first_name)
+    quoted: tuple[QuotedText, ...] = ()
+    if message.quote is not None:
+        external, reply = message.external_reply, message.reply_to_message
+        author = external.origin.name if external is not None and external.origin is not None else ""
+        quoted = _build_quoted(message.quote.text, "quote", author or _user_name(reply.sender if reply else None))
+    entities = message.entities or message.caption_entities
+    ranges = [(entity.offset, entity.length) for entity in entities if entity.type in _BLOCKQUOTES]
+    if not ranges:
+        return text, quoted
+    for piece in slice_utf16(text, ranges):
+        quoted += _build_quoted(piece, "quote")
+    return _mask_utf16(text, ranges), quoted
+
+
+def _build_quoted(text: str, kind: Literal["forward", "share", "quote"], author: str = "") -> tuple[QuotedText, ...]:
+    return (QuotedText(repair_surrogates(text), kind, repair_surrogates(author)[:200]),) if text.strip() else ()
+
+
+def _mask_utf16(text: str, ranges: Sequence[tuple[int, int]]) -> str:
+    """Replace the characters at these offsets and lengths, in UTF-16 code units, so that other offsets stay valid."""
+    raw, mask = bytearray(text.encode("utf-16-le", "surrogatepass")), _QUOTE_MASK.encode("utf-16-le")
+    for offset, length in ranges:
+        start, end = 2 * offset, min(2 * (offset + length), len(raw))
+        if 0 <= start < end:
+            raw[start:end] = mask * ((end - start) // 2)
+    return raw.decode("utf-16-le", "surrogatepass")
 
 
 def _decode_attachments(message: TelegramMessage) -> tuple[IncomingFile, ...]:

@@ -1,7 +1,7 @@
 """JSON messages of the webhook channel, in both directions.
 
-received {"id", "room", "thread", "user", "name", "text", "at", "direct", "mentioned", "files": [{"url", "name"}]}
-         of which room and user are required, and text or files
+received {"id", "room", "thread", "user", "name", "text", "at", "direct", "mentioned", "files": [{"url", "name"}],
+         "quoted": [{"text", "kind", "author"}]} of which room and user are required, and text, files or quoted
 sent     {"key", "room", "thread", "text", "files": [{"name", "mime", "data"}]}, the data in base64; an empty thread:
          the room itself. The response may be {"id", "thread"}: the id of the message at its receiver, and the thread
          for answers to it; both default to the key.
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.channels import IncomingFile, IncomingMessage, SentMessage
+from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText, SentMessage
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import InputRefused
 
 NAME_CHARS_MAX = 200  # of ids, rooms, threads and users, which become session keys
 FILES_MAX = 20
+QUOTED_TEXTS_MAX = 20
 _TIME_MAX_MS = 1 << 53  # ms
 
 
@@ -38,6 +39,7 @@ class WebhookIncomingMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_u
     direct: bool = False
     mentioned: bool = False
     files: tuple[WebhookIncomingFile, ...] = ()
+    quoted: tuple[QuotedText, ...] = ()  # what the user did not type
 
 
 class WebhookOutgoingFile(msgspec.Struct, frozen=True):
@@ -77,10 +79,12 @@ def decode_incoming(channel: str, body: bytes, *, signed_at: int, nonce: str) ->
         _check_name(field, getattr(message, field))
     if not message.room or not message.user:
         raise InputRefused("a message needs a room and a user")
-    if not message.text.strip() and not message.files:
+    if not message.text.strip() and not message.files and not message.quoted:
         raise InputRefused("the message is empty")
     if len(message.files) > FILES_MAX or not 0 <= message.at <= _TIME_MAX_MS:
         raise InputRefused(f"a message may have at most {FILES_MAX} files, and its time must be in ms since 1970")
+    if len(message.quoted) > QUOTED_TEXTS_MAX:
+        raise InputRefused(f"a message may have at most {QUOTED_TEXTS_MAX} quoted texts")
     id = message.id or f"hash:{nonce}"
     thread = message.thread or ("" if message.direct else id)  # a message in a room may begin a thread
     return IncomingMessage(
@@ -93,6 +97,7 @@ def decode_incoming(channel: str, body: bytes, *, signed_at: int, nonce: str) ->
         direct=message.direct,
         mentioned=message.mentioned,
         files=tuple(IncomingFile(ref=file.url, name=file.name) for file in message.files),
+        quoted=message.quoted,
     )
 
 
