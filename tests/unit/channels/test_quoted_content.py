@@ -16,6 +16,7 @@ from support.telegram_platform import BOB, ME
 
 from mainstay.channels.matrix.events import MatrixEventRoom, MatrixIdentity, decode_events
 from mainstay.channels.matrix.events import decode_message as decode_matrix
+from mainstay.channels.mentions import format_mention
 from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.channels.signal.events import SignalIdentity
 from mainstay.channels.signal.events import decode_message as decode_signal
@@ -325,3 +326,12 @@ def test_the_client_of_a_webhook_says_what_its_user_did_not_type() -> None:
         decode(quoted=[forwarded] * (QUOTED_TEXTS_MAX + 1))
     with pytest.raises(InputRefused, match="kind"):
         decode(quoted=[{"text": "x", "kind": "mine"}])
+
+
+def test_the_name_of_a_mentioned_user_is_no_address() -> None:
+    for name in ("x@evil.example", "https://evil.example/x", "evil.example", "a\n> b", "#general"):
+        shown = format_mention(name)
+        assert shown.startswith("@")
+        assert not set(shown[1:]) & set("@:/.<>#\n"), shown
+    assert format_mention("Ann-Marie O'Neil") == "@Ann-Marie O'Neil"
+    assert format_mention("@:/") == "@?"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from mainstay.channels.mentions import format_mention
 from mainstay.channels.styled_text import repair_surrogates
 from mainstay.core.channels import IncomingFile, IncomingMessage
 from mainstay.core.chat_addresses import ChatAddress
@@ -136,7 +137,8 @@ def _resolve_mentions(text: str, mentions: tuple[SignalMention, ...], identity: 
             continue
         is_own = identity.matches(mention.number, mention.uuid)
         mentioned |= is_own
-        name = f"@{mention.name or mention.number or mention.uuid or '?'}"
+        account = mention.number or mention.uuid or "?"
+        name = format_mention(mention.name) if mention.name and mention.name != mention.number else f"@{account}"
         rest = raw[stop:]
         if is_own and not raw[:start].decode("utf-16-le", "replace").strip():
             rest = rest.decode("utf-16-le", "surrogatepass").lstrip(_MENTION_ENDS).encode("utf-16-le", "surrogatepass")

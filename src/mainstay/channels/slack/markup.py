@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from mainstay.channels.mentions import format_mention
+
 # --- Markdown to mrkdwn --------------------------------------------------------------------------
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[^\n`]*")
@@ -220,7 +222,7 @@ def _resolve_control(inner: str, names: Mapping[str, str]) -> str:
     target, label = unescape(target), unescape(label)
     match target[:1]:
         case "@":
-            return f"@{names.get(target[1:]) or label or target[1:]}"
+            return format_mention(names.get(target[1:]) or label or target[1:])
         case "#":
             return f"#{label or target[1:]}"
         case "!":
