@@ -23,7 +23,7 @@ from mainstay.core.tools import FunctionTool
 from mainstay.lane.replies import needs_missing_tool
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.trust.information_flow import is_named_by_user
+from mainstay.trust.named_destinations import is_named_by_user
 from mainstay.trust.shell.analysis import analyse_script
 from mainstay.turn.toolbox import Toolbox
 

@@ -22,14 +22,12 @@ from mainstay.trust.information_flow import (
     DESTINATION_PREFIX,
     REMOVAL_ACTION,
     TOOL_PREFIX,
-    UNKNOWN_DESTINATION,
     SandboxGuarantees,
-    asks_to_remove,
     compute_reach,
     compute_script_reach,
     is_destination_allowed,
-    is_named_by_user,
 )
+from mainstay.trust.named_destinations import UNKNOWN_DESTINATION, is_named_by_user, is_removal_requested
 from mainstay.trust.rule_patterns import is_valid_url_pattern
 from mainstay.trust.rules import (
     ApplicableRules,
@@ -262,14 +260,11 @@ class Policy:
         allowed = self._allowed_destinations(policy_context.person)
         user_texts = policy_context.read_user_texts()
         removals = _removed_destinations(call, reach)
-        removal_requests = (
-            [text for text in user_texts if asks_to_remove(text)] if REMOVAL_ACTION in reach.description else user_texts
-        )
         unnamed = [
             destination
             for destination in reach.destinations
-            if not is_named_by_user(
-                destination, removal_requests if destination in removals else user_texts, policy_context.cwd
+            if not (is_removal_requested if destination in removals else is_named_by_user)(
+                destination, user_texts, policy_context.cwd
             )
             and not is_destination_allowed(destination, allowed, policy_context.cwd)
             and not (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainstay.core.ports import Tool
+from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
 
 if TYPE_CHECKING:
     from mainstay.trust.shell.analysis import ScriptAnalysis
@@ -104,7 +105,8 @@ def arguments_to_dict(arguments: object) -> Mapping[str, object]:
 
 
 def iterate_texts(value: object) -> Iterator[str]:
-    """Yield every text in a nested value. None is skipped; other scalars are converted to text."""
+    """Yield every text in a nested value, keys of mappings included. None is skipped; other scalars are converted to
+    text. After `_VALUES_MAX` entries of a collection follows `?`, which no rule and no user can name."""
     match value:
         case None:
             return
@@ -113,12 +115,18 @@ def iterate_texts(value: object) -> Iterator[str]:
         case bool():
             yield "true" if value else "false"
         case Mapping():
-            for item in list(value.values())[:_VALUES_MAX]:
+            for key, item in list(value.items())[:_VALUES_MAX]:
+                yield str(key)
                 yield from iterate_texts(item)
+            if len(value) > _VALUES_MAX:
+                yield UNKNOWN_DESTINATION
         case list() | tuple() | set() | frozenset():
             for item in list(value)[:_VALUES_MAX]:
                 yield from iterate_texts(item)
+            if len(value) > _VALUES_MAX:
+                yield UNKNOWN_DESTINATION
         case msgspec.Struct():
-            yield from iterate_texts(arguments_to_dict(value))
+            for item in arguments_to_dict(value).values():
+                yield from iterate_texts(item)
         case _:
             yield str(value)

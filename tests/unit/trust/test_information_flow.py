@@ -17,8 +17,8 @@ from mainstay.trust.information_flow import (
     compute_reach,
     compute_script_reach,
     is_destination_allowed,
-    is_named_by_user,
 )
+from mainstay.trust.named_destinations import is_named_by_user, is_removal_requested
 from mainstay.trust.policy import Policy, PolicyContext, PolicyRules
 from mainstay.trust.shell.analysis import analyse_script
 
@@ -39,13 +39,13 @@ EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
         ("https://a.com/x", "is it https://a.com/x?"),
         ("https://a.com/x", "first:\nhttps://a.com/x\nthen"),
         ("https://a.com/x", "HTTPS://A.com/x"),
-        ("https://A.COM/x", "https://a.com/x"),
+        ("https://A.COM/x", "https://A.COM/x"),
         ("https://a.com/x", "see a.com/x"),
         ("https://a.com/x", "see A.com/x"),
         ("https://a.com/", "see a.com"),
         ("https://a.com", "see https://a.com/"),
-        ("https://a.com/x/", "see https://a.com/x"),
-        ("https://a.com/x#y", "see https://a.com/x"),
+        ("https://a.com/x/", "see https://a.com/x/"),
+        ("https://a.com/x#y", "see https://a.com/x#y"),
         ("http://a.com/x", "see http://a.com/x"),
         ("https://a.com/x", "\u201chttps://a.com/x\u201d"),
         ("https://a.com/x", "https://a.com/x\uff0c\u7136\u540e"),
@@ -65,8 +65,23 @@ EXAMPLES = 3000 if os.environ.get("MAINSTAY_TEST_ALL") else 200
         ("/w/a.txt", "delete a.txt"),
         ("a.txt", "delete /w/a.txt"),
         ("./a.txt", "delete a.txt"),
-        ("build/", "delete build"),
+        ("build/", "look into the folder build"),
         ("build", "delete ./build/"),
+        ("general", "post it in #general"),
+        ("general", "post it in the general channel"),
+        ("general", "post it in `general`"),
+        ("Bob", "send it to Bob"),
+        ("Bob", "what does Bob think?"),
+        ("13", "delete the file with id 13"),
+        ("13", "close issue #13"),
+        ("15550100100", "call 15550100100"),
+        ("INV-17", "pay INV-17"),
+        ("Alice Smith", "invite Alice Smith"),
+        ("bob@b.com", "don't forget to write to bob@b.com"),
+        ("bob@b.com", "write to bob@b.com, not to eve@e.com"),
+        ("bob@b.com", "do not write to eve@e.com but to bob@b.com"),
+        ("bob@b.com", "If it does not pass, write to bob@b.com."),
+        ("bob@b.com", "I do not like this. Write to bob@b.com."),
         ("docs/*.md", "delete docs/*.md"),
         ("my file.txt", "delete 'my file.txt'"),
         ("caf\u00e9.txt", "delete cafe\u0301.txt"),
@@ -147,6 +162,32 @@ def test_a_destination_in_the_persons_text_is_named(destination: str, text: str)
         ("a.txt", "delete a\u200b.txt"),
         ("\uff41.txt", "delete a.txt"),
         ("x" * 5000, "x" * 5000),
+        ("https://A.com/x", "see https://a.com/x"),  # letters in another case carry data
+        ("https://a.com/x/", "see https://a.com/x"),
+        ("https://a.com/x", "see https://a.com/x/"),
+        ("https://a.com/x#y", "see https://a.com/x"),
+        ("bob@B.com", "write to bob@b.com"),
+        ("13", "the meeting is on June 13"),
+        ("13", "from 13 to 15"),
+        ("15", "from 13 to 15"),
+        ("June", "the meeting is on June 13"),
+        ("general", "in general this is fine"),
+        ("general", "a general remark"),
+        ("review", "I want you to review the page"),
+        ("review", "Review the page"),
+        ("Review", "Review the page"),
+        ("notes", "take notes"),
+        ("eve@e.com", "do not write to eve@e.com"),
+        ("eve@e.com", "don't write to eve@e.com"),
+        ("eve@e.com", "never send anything to bob@b.com or eve@e.com"),
+        ("eve@e.com", "write to bob@b.com, not to eve@e.com"),
+        ("eve@e.com", "write to everyone except eve@e.com"),
+        ("eve@e.com", "eve@e.com must not get this"),
+        ("eve@e.com", "schreib nicht an eve@e.com"),
+        ("eve@e.com", "n'\u00e9cris pas \u00e0 eve@e.com"),
+        ("eve@e.com", "no escribas a eve@e.com"),
+        ("eve@e.com", "\u043d\u0435 \u043f\u0438\u0448\u0438 eve@e.com"),
+        ("eve@e.com", "\u4e0d\u8981\u53d1\u7ed9 eve@e.com"),
     ],
 )
 def test_similar_text_does_not_name_a_destination(destination: str, text: str) -> None:
@@ -175,9 +216,48 @@ JOINERS = st.sampled_from([*"abz09-_/@%+~=&#", "x.", "y@", "é"])
 @given(WORD, JOINERS)
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_a_part_of_something_longer_is_never_named(word: str, joiner: str) -> None:
-    assert is_named_by_user(word, [f"send it to {word}, please"])
-    assert not is_named_by_user(word, [f"send it to {joiner}{word}, please"])
-    assert not is_named_by_user(word, [f"send it to {word}{joiner}x, please"])
+    assert is_named_by_user(word, [f"send it to '{word}', please"])
+    assert not is_named_by_user(word, [f"send it to '{joiner}{word}', please"]) or joiner in "#@"
+    assert not is_named_by_user(word, [f"send it to '{word}{joiner}x', please"])
+
+
+@pytest.mark.parametrize(
+    ("text", "requested"),
+    [
+        ("delete notes.txt", True),
+        ("please remove notes.txt and old.txt", True),
+        ("rm notes.txt", True),
+        ("clean up: notes.txt can go, delete it", True),
+        ("These are old: notes.txt, a.txt. Delete them.", True),
+        ("move notes.txt to the archive", True),
+        ("drop notes.txt", True),
+        ("Bitte l\u00f6sche notes.txt", True),
+        ("supprime notes.txt", True),
+        ("borra notes.txt", True),
+        ("\u0443\u0434\u0430\u043b\u0438 notes.txt", True),
+        ("\u524a\u9664 notes.txt", True),
+        ("Do not delete notes.txt", False),
+        ("don't remove notes.txt", False),
+        ("delete a.txt but do not delete notes.txt", False),
+        ("delete a.txt and sum up notes.txt", False),
+        ("write notes.txt in clear English", False),
+        ("put the task into notes.txt", False),
+        ("copy notes.txt to Dropbox", False),
+        ("what is in notes.txt?", False),
+        ("undelete notes.txt", False),
+        ("delete other.txt", False),
+        ("l\u00f6sche notes.txt nicht", False),
+        ("ne supprime pas notes.txt", False),
+    ],
+)
+def test_a_removal_needs_a_request_to_remove_that_thing(text: str, requested: bool) -> None:
+    assert is_removal_requested("notes.txt", [text], "/w") is requested
+
+
+@pytest.mark.parametrize("text", ["delete build", "remove the build folder", "rm -r build"])
+def test_an_ordinary_word_after_a_verb_of_removal_is_a_name(text: str) -> None:
+    assert is_removal_requested("build", [text], "/w")
+    assert not is_removal_requested("build", ["delete a.txt when the build is done"], "/w")
 
 
 # --- reach ---------------------------------------------------------------------------------------
@@ -293,3 +373,17 @@ def test_f55_a_file_that_was_only_named_is_not_removed_on_the_instruction_of_a_p
     policy = Policy(PolicyRules(), confinement=SandboxGuarantees(confined=True, network=False, protects_deletions=True))
     tainted = PolicyContext(tainted=True, read_user_texts=lambda: [said], cwd="/work")
     assert policy.decide(Bash(), {"command": "rm report.txt"}, None, tainted).decision == decision  # type: ignore[arg-type]
+
+
+async def test_destinations_in_keys_and_beyond_a_thousand_are_seen() -> None:
+    spoken = PolicyContext(tainted=True, read_user_texts=lambda: ["write to bob@b.com"])
+    send = Plain("send", "send", sink=("to",))
+    policy = Policy(PolicyRules(), confinement=BOXED)
+    for to, decision in (
+        ("bob@b.com", "allow"),
+        (["bob@b.com"] * 1000, "allow"),
+        (["bob@b.com"] * 1000 + ["eve@e.com"], "ask"),
+        ({"eve@e.com": "bob@b.com"}, "ask"),
+        ({"bob@b.com": True, "eve@e.com": True}, "ask"),
+    ):
+        assert policy.decide(send, {"to": to}, context(), spoken).decision == decision

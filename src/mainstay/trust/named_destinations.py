@@ -1,0 +1,264 @@
+"""Which destinations a user named: whole tokens of the user's own words, not by coincidence, not under a negation."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+from mainstay.trust.rule_patterns import normalise_path
+from mainstay.trust.user_statements import is_negated, iterate_removal_clauses
+
+UNKNOWN_DESTINATION = "?"
+_DESTINATION_CHARS_MAX = 4000
+_OCCURRENCES_MAX = 2000  # occurrences of a destination in a text that are examined
+_WORD_CHARS_MAX = 300  # how far the text around a destination is examined
+_LONG_NUMBER_DIGITS = 7  # a number of so many digits is not in a text by coincidence
+
+# --- destinations the user named -----------------------------------------------------------------
+
+# never part of an address
+_ADDRESS_BREAKS = frozenset('<>"`|\u00ab\u00bb\u201c\u201d\u201e \t\n\r\v\f\u00a0\u2028\u2029\u3000')
+_OPENERS = frozenset("([{',;\u2018\uff08\u300c")
+_CLOSERS = frozenset(")]}',;\u2019\uff09\u300d\u3001\u3002\uff0c\uff1b")
+_SENTENCE_ENDS = ".:!?\u2026\uff01\uff1f\uff1a"
+_AFTER_SENTENCE = _SENTENCE_ENDS + ")]}'\"\u2019\u201d*_"
+_ADDRESS = r"[^\s<>@,;:?\"]+@[^\s<>@,;:?\"]+"
+_MAIL = re.compile(rf"(?:mailto:)?({_ADDRESS})|[^<>@]*<({_ADDRESS})>")
+_URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)")
+
+
+def is_named_by_user(destination: str, user_texts: Iterable[str], cwd: str = "") -> bool:
+    """Return True if the user wrote this destination: whole, by itself, not as an ordinary word or number that is there
+    by coincidence, and not in order to forbid it."""
+    texts = (unicodedata.normalize("NFC", text) for text in user_texts)
+    return any(True for text in texts for _ in _find_mentions(destination, text, cwd))
+
+
+def is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str = "") -> bool:
+    """Return True if the user asked for this destination to be removed or moved: named in a clause that asks for it, or
+    named elsewhere in a text that says `delete them`."""
+    for user_text in user_texts:
+        text = unicodedata.normalize("NFC", user_text)
+        mentions = list(_find_mentions(destination, text, cwd, after_removal_verb=True))
+        if mentions and any(
+            is_pronoun or any(start <= at < end for at in mentions)
+            for start, end, is_pronoun in iterate_removal_clauses(text)
+        ):
+            return True
+    return False
+
+
+def _find_mentions(destination: str, text: str, cwd: str, *, after_removal_verb: bool = False) -> Iterator[int]:
+    """Yield where a text names the destination."""
+    if not is_nameable(destination):
+        return
+    destination = unicodedata.normalize("NFC", destination)
+    hosted = tuple(dict.fromkeys(_address_spellings(destination)))
+    spellings = hosted or tuple(dict.fromkeys(_other_spellings(destination, cwd)))
+    lowered = _lower_ascii(text) if hosted else ""
+    for spelling in spellings:
+        for at, end in _find_whole(spelling, text, lowered):
+            if hosted and not _is_sent_as_written(destination, text[at:end]):
+                continue
+            if _is_coincidence(spelling, text, at, end, after_removal_verb=after_removal_verb):
+                continue
+            if not is_negated(text, at, end):
+                yield at
+
+
+def is_nameable(destination: str) -> bool:
+    if not destination or destination == UNKNOWN_DESTINATION or len(destination) > _DESTINATION_CHARS_MAX:
+        return False
+    if sum(char.isalnum() for char in destination) < 2:
+        return False  # ".", "*" and "a" occur in any text
+    return not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for char in destination)
+
+
+def _address_spellings(destination: str) -> Iterator[str]:
+    """Yield the spellings of a URL or mail address that a user would write; case is ignored in the host."""
+    if match := _URL.match(destination):
+        url = _fold_host(destination)
+        # a slash after a path makes another address, which the server sees; one after the host does not
+        forms = _slash_variants(url) if destination[match.end() :] in ("", "/") else (url,)
+        for form in forms:
+            yield form
+            if form.startswith("https://") and "@" not in form.partition("//")[2].partition("/")[0]:
+                yield form.removeprefix("https://")
+    elif match := _MAIL.fullmatch(destination):
+        yield _fold_host(match[1] or match[2])
+
+
+def _other_spellings(destination: str, cwd: str) -> Iterator[str]:
+    """Yield the spellings of any other destination that a user would write: a path, a room, a name."""
+    yield destination
+    if _PLAIN_WORD.fullmatch(destination):
+        yield f"#{destination}"
+        yield f"@{destination}"
+    if re.search(r"[\s@:]", destination) or not cwd:
+        if "/" in destination:
+            yield from _slash_variants(destination)
+        return
+    if ".." in destination.split("/"):  # the target depends on symbolic links
+        return
+    whole = normalise_path(destination, cwd)
+    below = whole.removeprefix(cwd.rstrip("/") + "/")
+    for form in (destination, whole, below, f"./{below}") if below != whole else (destination, whole):
+        if sum(char.isalnum() for char in form) >= 2:
+            yield from _slash_variants(form)
+
+
+def _slash_variants(text: str) -> Iterator[str]:
+    bare = text.rstrip("/")
+    yield text
+    yield bare
+    yield bare + "/"
+
+
+def _fold_host(text: str) -> str:
+    """Lower-case the scheme and host, or the domain of a mail address; keep the rest."""
+    if match := _URL.match(text):
+        return _lower_ascii(match[0]) + text[match.end() :]
+    if "@" in text and "/" not in text.partition("@")[0]:
+        local, at, domain = text.rpartition("@")
+        return f"{local}{at}{_lower_ascii(domain)}"
+    host, slash, rest = text.partition("/")
+    return f"{_lower_ascii(host)}{slash}{rest}"
+
+
+def _find_whole(spelling: str, text: str, lowered: str = "") -> Iterator[tuple[int, int]]:
+    """Yield where a spelling stands in a text as a whole token."""
+    haystack, needle = (lowered, _lower_ascii(spelling)) if lowered else (text, spelling)
+    at = -1
+    for _ in range(_OCCURRENCES_MAX):
+        if (at := haystack.find(needle, at + 1)) < 0:
+            break
+        end = at + len(spelling)
+        whole = _is_start_boundary(text, at) and _is_end_boundary(text, end) and _has_paired_emphasis(text, at, end)
+        if whole and (not lowered or _fold_host(text[at:end]) == spelling):
+            yield at, end
+
+
+def _is_sent_as_written(destination: str, written: str) -> bool:
+    """Return False for a host in mixed case that the user did not write: its letters would carry data out."""
+    if match := _URL.match(destination):
+        host, shown = match[2], (_URL.match(written) or re.match(r"()([^/?#]*)", written))
+        return host == _lower_ascii(host) or (shown is not None and host == shown[2])
+    host = destination.rpartition("@")[2].rstrip(">")
+    return host == _lower_ascii(host) or host == written.rpartition("@")[2]
+
+
+# --- ordinary words and numbers ------------------------------------------------------------------
+
+_PLAIN_WORD = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*|\d+")
+_QUOTES = frozenset("\"'`([<#@\u2018\u201c\u201e\u00ab\u300c")
+_NOUNS = (
+    "agent|bot|person|colleague|customer|channel|room|group|list|folder|directory|dir|file|repo|repository|branch|project|user|account|team|board|calendar"
+    "|label|queue|topic|table|bucket|server|host|contact|chat|thread|page|document|doc|id|number|no|nr|issue|ticket|event"
+    "|message|order|invoice|item|entry|record|kanal|raum|gruppe|ordner|datei|nummer|salon|canal|groupe|dossier|fichier"
+    "|grupo|carpeta|archivo|cartella|gruppo|pasta|arquivo|kanaal|map|bestand|folder|plik|klas\u00f6r|dosya|\u043a\u0430\u043d\u0430\u043b|\u043f\u0430\u043f\u043a\u0430|\u0444\u0430\u0439\u043b"
+)
+_NOUN_BEFORE = re.compile(rf"\b(?:{_NOUNS})s?(?: (?:named|called|with (?:the )?id))?[\s:.#]{{1,3}}$", re.IGNORECASE)
+_NOUN_AFTER = re.compile(rf"(?:['\u2019]s)?[ -](?:{_NOUNS})s?\b", re.IGNORECASE)
+_LISTED = r"(?:[\w@#.-]{1,80}(?:,|,? and|,? or|,? und|,? oder) (?:to )?){0,10}$"  # names before it in a list
+_ADDRESSED = re.compile(
+    r"\b(?:tell|ask|notify|ping|dm|inform|message|alert|invite|sag|sage|frag|frage|informiere|pr\u00e9viens|avisa|dile"
+    r"|vertel|vraag) (?:the |our |die |den |das |le |la |el |het |de )?" + _LISTED,
+    re.IGNORECASE,
+)
+_SENT_TO = re.compile(
+    r"\b(?:send|post|forward|share|write|give|report|announce|publish|upload|submit|deliver|pass|cc|sende|schick|schreib"
+    r"|poste|envoie|publie|env\u00eda|manda|invia|envie|stuur|wy\u015blij|\u043e\u0442\u043f\u0440\u0430\u0432\u044c)\w*\b[^.!?\n]{0,80}"
+    r"\b(?:to|an|\u00e0|para|a|aan|do|\u0432) (?:the |our )?" + _LISTED,
+    re.IGNORECASE,
+)
+_STOPS = re.compile(r"\s*(?:[,.:;!?)\]]|$|(?:and|or|that|about|when|if|und|oder|dass)\b)", re.IGNORECASE)
+_MONTHS = "january february march april may june july august september october november december"
+_DATES = frozenset(re.split(" ", f"{_MONTHS} monday tuesday wednesday thursday friday saturday sunday"))
+_AT_SENTENCE_START = re.compile(r"(?:^|[.!?\u2026:;\n])[\s\"'(*>-]*$")
+_REMOVAL_VERB_BEFORE = re.compile(
+    r"\b(?:delete|remove|erase|discard|purge|wipe|trash|uninstall|move|rename|prune|rm|rmdir|mv|l(?:\u00f6|oe)sche|entferne"
+    r"|verschiebe|supprime|efface|borra|elimina|cancella|rimuovi|apaga|verwijder|usu\u0144|sil|\u0443\u0434\u0430\u043b\u0438)"
+    r"(?: -\w+)*(?: (?:the|my|our|all|old|die|den|das|le|la|les|el|los))? $",
+    re.IGNORECASE,
+)
+
+
+def _is_coincidence(word: str, text: str, at: int, end: int, *, after_removal_verb: bool) -> bool:
+    """Return True for an ordinary word or a short number that nothing around it marks as a name."""
+    if not _PLAIN_WORD.fullmatch(word) or (at and text[at - 1] in _QUOTES):
+        return False
+    before = text[max(0, at - _WORD_CHARS_MAX) : at]
+    if _NOUN_BEFORE.search(before):
+        return False
+    if word[0].isdecimal():
+        return len(word) < _LONG_NUMBER_DIGITS
+    if _NOUN_AFTER.match(text, end) or (after_removal_verb and _REMOVAL_VERB_BEFORE.search(before)):
+        return False
+    if any(char.isupper() for char in word):  # a name; the first word of a sentence has a capital letter, too
+        is_sentence_start = _AT_SENTENCE_START.search(before) is not None
+        return word.lower() in _DATES or (is_sentence_start and not word[1:].isupper())
+    if not word.islower():
+        return False  # a script without capital letters
+    return not (_STOPS.match(text, end) and (_ADDRESSED.search(before) or _SENT_TO.search(before)))
+
+
+def _lower_ascii(text: str) -> str:
+    """Lower-case ASCII letters only, so that the length never changes."""
+    return text.lower() if text.isascii() else "".join(char.lower() if char.isascii() else char for char in text)
+
+
+def _is_start_boundary(text: str, at: int) -> bool:
+    if at == 0:
+        return True
+    before = text[at - 1]
+    if before in _ADDRESS_BREAKS or before.isspace():
+        return True
+    if before == "*":
+        return True  # Markdown emphasis, if `_has_paired_emphasis` agrees
+    if text[max(0, at - 7) : at].lower() == "mailto:":
+        return at == 7 or not text[at - 8].isalnum()
+    if before not in _OPENERS:
+        return False
+    if text.startswith("](", at - 2):
+        return True
+    start = at - 1
+    while start > 0 and text[start - 1] not in _ADDRESS_BREAKS and not text[start - 1].isspace():
+        start -= 1
+        if at - start > _WORD_CHARS_MAX:  # longer than any word a user writes
+            return False
+    return "://" not in text[start : at - 1] and not re.search(r"[/@=]", text[start : at - 1])
+
+
+def _is_end_boundary(text: str, end: int) -> bool:
+    if end >= len(text):
+        return True
+    after, following = text[end], text[end + 1 : end + 2]
+    if after in _ADDRESS_BREAKS or after.isspace() or after == "*":
+        return True
+    if after in "'\u2019":
+        return not following.isalnum() or re.match(r"s(?!\w)", text[end + 1 : end + 3]) is not None
+    if after in _CLOSERS:
+        return after not in ",;" or not re.match(r"[^\s]*[/@=]", text[end + 1 : end + 200])
+    if after in _SENTENCE_ENDS:
+        rest = text[end : end + 100].lstrip(_AFTER_SENTENCE)
+        return not rest or rest[0].isspace() or rest[0] in _ADDRESS_BREAKS or rest[0] in _CLOSERS
+    return False
+
+
+def _has_paired_emphasis(text: str, at: int, end: int) -> bool:
+    """Return False if a `*` stands on one side only: then it is part of a glob, not emphasis."""
+    left, right = at > 0 and text[at - 1] == "*", end < len(text) and text[end] == "*"
+    if not left and not right:
+        return True
+    head = text[max(0, at - _WORD_CHARS_MAX) : at].rstrip("*")
+    tail = text[end : end + _WORD_CHARS_MAX].lstrip("*")
+    ends = (
+        not tail or tail[0].isspace() or tail[0] in _ADDRESS_BREAKS or tail[0] in _CLOSERS or tail[0] in _SENTENCE_ENDS
+    )
+    return (
+        left
+        and right
+        and (not head or head[-1].isspace() or head[-1] in _ADDRESS_BREAKS or head[-1] in _OPENERS)
+        and ends
+    )

@@ -1,0 +1,117 @@
+"""What a user's sentences ask for and what they forbid: negations and requests to remove something, by language."""
+
+# ruff: noqa: RUF001 -- words of languages with other letters
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_SCOPE_CHARS_MAX = 1_000  # how far back and ahead a sentence is read
+
+_SENTENCE_END = re.compile(r"[.!?…;](?=[\s\"')\]*]|$)|\n|[。！？；]")
+# a clause after a conjunction: "delete a.txt and sum up notes.txt"; "a.txt and b.txt" is one
+_CLAUSE_BREAK = re.compile(
+    r",?\s+(?:and|then|but|und|dann|aber|et|puis|mais|y|luego|pero|e|poi|ma|depois|mas|en|dan|maar|i|potem|ale|ve|sonra"
+    r"|и|потом|но)\s+(?=[^\W\d_]+(?:\s|$))",
+    re.IGNORECASE,
+)
+_NOT_A_NEGATION = re.compile(
+    r"\b(?:do not|don['\u2019]t) (?:forget|hesitate)\b|\bnot only\b|\bvergiss nicht\b|\bn['\u2019]oubliez? pas\b"
+    r"|\bno (?:te )?olvides\b|\bnon dimenticare\b|\bnão (?:se )?esqueça\b|\bvergeet niet\b|\bне забудь(?:те)?\b",
+    re.IGNORECASE,
+)
+# a condition before the request: "If it does not pass, write to …"
+_CONDITION = re.compile(
+    r"(?:^|[\s,(])(?:if|when|whenever|unless|in case|wenn|falls|sobald|si|quand|cuando|se|quando|als|wanneer|jeśli|gdy"
+    r"|eğer|если|когда)\b[^,\n]{0,300},",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(
+    r"\b(?:but|only|just|sondern|aber|nur|mais|seulement|pero|sino|sólo|solo|però|bensì|mas|só|maar|alleen|ale|tylko"
+    r"|но|только|ama|sadece)\b|但|而是|只",
+    re.IGNORECASE,
+)
+_NEGATION = re.compile(
+    r"\b(?:not|never|no longer|cannot|without|except|excluding|avoid|stop|instead of|rather than|nothing to|nobody)\b"
+    r"|n['\u2019]t\b"
+    r"|\b(?:nicht|kein(?:e[nmrs]?)?|nie|niemals|ohne|außer|statt|anstatt)\b"
+    r"|\b(?:ne|pas|jamais|sans|sauf)\b|\bn['\u2019](?=[aeiouyhéè])"
+    r"|\b(?:no|nunca|jamás|sin|excepto|salvo)\b"
+    r"|\b(?:non|mai|senza|tranne)\b"
+    r"|\b(?:não|nao|nunca|sem|exceto)\b"
+    r"|\b(?:niet|geen|nooit|zonder|behalve)\b"
+    r"|\b(?:nie|nigdy|bez|oprócz)\b"
+    r"|\b(?:değil|asla|sakın|hariç)\b"
+    r"|\b(?:не|никогда|без|кроме|нельзя)\b"
+    r"|不|别|勿|没|除了|禁止|لا|لم|لن|بدون|عدا",
+    re.IGNORECASE,
+)
+# languages in which the negation follows: it may stand anywhere in the sentence
+_LATE_NEGATION = re.compile(
+    r"ない|ません|しないで|ずに|以外|禁止|지\s?마|지\s?말|말고|않|제외|금지|मत|नहीं|\w+m[ae](?:y[ıi]n(?:[ıi]z)?)?\b(?=\s*[.!]?$)"
+    r"|^\W{0,3}(?:\w+ ){0,2}(?:must|should|may|can|shall|will|is|are|does|do|ought)(?: not|n['\u2019]t| never)\b"
+    r"|\b(?:nicht|niemals|niet)\W*$",
+    re.IGNORECASE,
+)
+_REMOVAL = re.compile(
+    r"\b(?:delet(?:e|ing)|remov(?:e|ing)|eras(?:e|ing)|discard(?:ing)?|purg(?:e|ing)|wip(?:e|ing)|trash|unlink|uninstall"
+    r"|get rid of|throw (?:away|out)|mov(?:e|ing)|renam(?:e|ing)|reset|revert|undo|prun(?:e|ing)|rm|rmdir|mv"
+    r"|(?:clean|clear|empty|tidy)(?:ing)? (?:up|out|the|all|my|our|this|that|these|those|it|them|everything)"
+    r"|drop(?:ping)? (?:the|it|them|this|that|these|those|all|my|our|table|column|index|database|\S*[./_]\S*))\b"
+    r"|\b(?:l(?:ö|oe)sch(?:e|en|t)?|entfern(?:e|en|t)?|verschieb(?:e|en|t)?|umbenenn(?:e|en|t)?|benenne\b.{1,80}\bum"
+    r"|aufr(?:ä|ae)um(?:e|en)?|r(?:ä|ae)um(?:e|t)?\b.{1,80}\bauf|wirf\b.{1,80}\bweg)\b"
+    r"|\b(?:supprim(?:e|er|ez|ons)|effac(?:e|er|ez|ons)|enl(?:è|e)v(?:e|er|ez|ons)|d(?:é|e)plac(?:e|er|ez|ons)"
+    r"|renomm(?:e|er|ez|ons)|retir(?:e|er|ez|ons)|nettoie|nettoy(?:er|ez|ons))\b"
+    r"|\b(?:borr(?:a|ar|ad|e|en|es)|b(?:ó|o)rral[oae]s?|elimin(?:a|ar|ad|e|en|es)|quit(?:a|ar|ad|e|es)|muev(?:e|a|as)"
+    r"|mover|limpi(?:a|ar|e|es)|renombr(?:a|ar|e|es))\b"
+    r"|\b(?:cancell(?:a|are|ate)|rimuov(?:i|ere|ete)|elimin(?:are|ate)|spost(?:a|are|ate)|rinomin(?:a|are|ate))\b"
+    r"|\b(?:apag(?:a|ar|ue|uem)|exclu(?:a|i|ir|am)|remov(?:er|a|am)|mov(?:er|a|am)|elimin(?:em|ar))\b"
+    r"|\b(?:verwijder(?:en)?|wis(?:sen)?|verplaats(?:en)?|hernoem(?:en)?)\b"
+    r"|\b(?:usu(?:ń|n)(?:cie)?|usun(?:ą|a)(?:ć|c)|skasuj(?:cie)?|skasowa(?:ć|c)|przenie(?:ś|s)(?:(?:ć|c))?)\b"
+    r"|\b(?:sil(?:in(?:iz)?|elim)?|kald(?:ı|i)r(?:(?:ı|i)n)?|ta(?:ş|s)(?:ı|i)(?:y(?:ı|i)n)?)\b"
+    r"|\b(?:удали(?:ть|те)?|сотри(?:те)?|стереть|перемести(?:ть|те)?|переимен(?:уй|уйте|овать))\b"
+    r"|删|移除|清理|移动|削除|消し|消去|移動|삭제|지워|지우|이동|احذف|حذف|امسح|हटा|मिटा",
+    re.IGNORECASE,
+)
+_PRONOUN = re.compile(
+    r"\b(?:it|them|these|those|this|that|all|everything|both|each|sie|es|ihn|alle|alles|beide|das|die|le|la|les|tout|tous"
+    r"|lo|los|las|todo|todos|li|tutto|tutti|tudo|eles|ze|het|alles|je|wszystko|onları|hepsini|их|его|её|все|всё)\b"
+    r"|它|们|これ|それ|すべて|全部|그것|모두",
+    re.IGNORECASE,
+)
+
+
+def is_negated(text: str, start: int, end: int) -> bool:
+    """Return True if the sentence forbids, or leaves out, what stands at this place: `do not write to eve@…`."""
+    before = text[max(0, start - _SCOPE_CHARS_MAX) : start]
+    after = text[end : end + _SCOPE_CHARS_MAX]
+    before = before[max((found.end() for found in _SENTENCE_END.finditer(before)), default=0) :]
+    after = after[: found.start()] if (found := _SENTENCE_END.search(after)) else after
+    before = _CONDITION.sub(" ", _NOT_A_NEGATION.sub(" ", before))
+    contrasts = list(_CONTRAST.finditer(before))
+    scope = before[contrasts[-1].end() :] if contrasts else before
+    return _NEGATION.search(scope) is not None or _LATE_NEGATION.search(after) is not None
+
+
+def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield the place of each clause that asks for something to be removed or moved, and whether its object is a
+    pronoun (`delete them`)."""
+    for start, end in _iterate_clauses(text):
+        clause = text[start:end]
+        for found in _REMOVAL.finditer(clause):
+            if not is_negated(text, start + found.start(), start + found.end()):
+                yield start, end, _PRONOUN.search(clause[found.end() :]) is not None
+                break
+
+
+def _iterate_clauses(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    ends = [(found.start(), found.end()) for found in _SENTENCE_END.finditer(text)]
+    for end, following in (*ends, (len(text), len(text))):
+        begin = start
+        for conjunction in _CLAUSE_BREAK.finditer(text, start, end):
+            yield begin, conjunction.start()
+            begin = conjunction.end()
+        yield begin, end
+        start = following
