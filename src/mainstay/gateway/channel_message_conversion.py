@@ -6,7 +6,6 @@ import re
 
 from msgspec.structs import replace
 
-from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.core.channels import IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress, PlatformMessage, ReceivedFile
 from mainstay.core.errors import SessionUnknown
@@ -14,6 +13,7 @@ from mainstay.core.memory_tiers import RUNTIME, format_origin
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.people import Person
 from mainstay.core.ports import SessionInfo
+from mainstay.core.quoted_lines import separate_quoted_lines
 from mainstay.gateway.workspace import Workspace
 from mainstay.operations.caller import load_session_info
 from mainstay.trust.guards.line_escaping import one_line

@@ -17,7 +17,6 @@ from support.telegram_platform import BOB, ME
 from mainstay.channels.matrix.events import MatrixEventRoom, MatrixIdentity, decode_events
 from mainstay.channels.matrix.events import decode_message as decode_matrix
 from mainstay.channels.mentions import format_mention
-from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.channels.signal.events import SignalIdentity
 from mainstay.channels.signal.events import decode_message as decode_signal
 from mainstay.channels.slack import events as slack_events
@@ -27,6 +26,7 @@ from mainstay.channels.webhook.messages import QUOTED_TEXTS_MAX, decode_incoming
 from mainstay.core.channels import IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import InputRefused
+from mainstay.core.quoted_lines import separate_quoted_lines
 from mainstay.gateway.channel_message_conversion import sanitise_message
 from mainstay.testing.channel_rig import RecordingMessageHandler
 

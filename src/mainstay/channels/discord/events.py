@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
+from mainstay.core.quoted_lines import separate_quoted_lines
 
 THREAD_CHANNEL_TYPES = (10, 11, 12)  # channel types of threads
 DIRECT_CHANNEL_TYPE = 1  # channel type of direct messages

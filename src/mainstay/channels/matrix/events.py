@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
+from mainstay.core.quoted_lines import separate_quoted_lines
 
 T = TypeVar("T")
 NAME_CHARS_MAX = 100

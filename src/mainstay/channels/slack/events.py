@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mainstay.channels.quoted_lines import separate_quoted_lines
 from mainstay.channels.slack.markup import find_mentioned_users, leading_mention_length, mrkdwn_to_text
 from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
 from mainstay.core.chat_addresses import ChatAddress
+from mainstay.core.quoted_lines import separate_quoted_lines
 
 T = TypeVar("T")
 
