@@ -67,9 +67,9 @@ async def test_f42_a_request_without_a_current_signature_is_refused_unread(
         wrong: list[tuple[bytes, dict[str, str]]] = [
             (body, {}),
             (body, signed(body, secret="somebody else's secret")),
-            (body, signed(body, at_s=time.time() - 301)),
-            (body, signed(body, at_s=time.time() + 301)),
-            (body, good | {TIMESTAMP_HEADER: str(int(time.time()) - 1)}),
+            (body, signed(body, at_s=time.time() - 400)),
+            (body, signed(body, at_s=time.time() + 400)),
+            (body, good | {TIMESTAMP_HEADER: str(int(good[TIMESTAMP_HEADER]) - 1)}),
             (body, good | {SIGNATURE_HEADER: "v1=" + "0" * 64}),
             (body + b" ", good),
             (body.replace(b"hello", b"hullo"), good),
