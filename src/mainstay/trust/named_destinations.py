@@ -63,6 +63,8 @@ def _find_mentions(destination: str, text: str, cwd: str, *, after_removal_verb:
                 continue
             if _is_coincidence(spelling, text, at, end, after_removal_verb=after_removal_verb):
                 continue
+            if after_removal_verb and _INSIDE_BEFORE.search(text, max(0, at - 40), at):
+                continue
             if not is_negated(text, at, end):
                 yield at
 
@@ -151,31 +153,46 @@ def _is_sent_as_written(destination: str, written: str) -> bool:
 # --- ordinary words and numbers ------------------------------------------------------------------
 
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*|\d+")
-_QUOTES = frozenset("\"'`([<#@\u2018\u201c\u201e\u00ab\u300c")
-_NOUNS = (
-    "agent|bot|person|colleague|customer|channel|room|group|list|folder|directory|dir|file|repo|repository|branch|project|user|account|team|board|calendar"
-    "|label|queue|topic|table|bucket|server|host|contact|chat|thread|page|document|doc|id|number|no|nr|issue|ticket|event"
-    "|message|order|invoice|item|entry|record|kanal|raum|gruppe|ordner|datei|nummer|salon|canal|groupe|dossier|fichier"
-    "|grupo|carpeta|archivo|cartella|gruppo|pasta|arquivo|kanaal|map|bestand|folder|plik|klas\u00f6r|dosya|\u043a\u0430\u043d\u0430\u043b|\u043f\u0430\u043f\u043a\u0430|\u0444\u0430\u0439\u043b"
+_MARKS = {"#": "", "@": "", '"': '"', "'": "'", "`": "`", "(": ")", "[": "]", "<": ">"} | {
+    "\u2018": "\u2019", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u00ab": "\u00bb", "\u300c": "\u300d"
+}  # fmt: skip
+# what has names: a word beside one of these is a name
+_PLACES = (
+    "agent|bot|channel|room|group|folder|directory|dir|repo|repository|branch|team|board|calendar|queue|bucket|chat"
+    "|kanal|raum|gruppe|ordner|salon|canal|groupe|dossier|grupo|carpeta|cartella|gruppo|pasta|kanaal|klas\u00f6r"
+    "|\u043a\u0430\u043d\u0430\u043b|\u043f\u0430\u043f\u043a\u0430"
 )
-_NOUN_BEFORE = re.compile(rf"\b(?:{_NOUNS})s?(?: (?:named|called|with (?:the )?id))?[\s:.#]{{1,3}}$", re.IGNORECASE)
-_NOUN_AFTER = re.compile(rf"(?:['\u2019]s)?[ -](?:{_NOUNS})s?\b", re.IGNORECASE)
+_NUMBERED = (
+    "file|user|account|project|list|topic|table|thread|page|document|doc|id|number|no|nr|issue|ticket|event|message|order"
+    "|invoice|item|entry|record|task|datei|nummer|fichier|archivo|arquivo|bestand|plik|dosya|\u0444\u0430\u0439\u043b"
+)
+_PLACE_BEFORE = re.compile(rf"\b(?:{_PLACES})(?: (?:named|called))?[\s:]{{1,2}}$", re.IGNORECASE)
+_PLACE_AFTER = re.compile(rf"(?:['\u2019]s)?[ -](?:{_PLACES})\b", re.IGNORECASE)
+_NUMBER_BEFORE = re.compile(rf"\b(?:{_PLACES}|{_NUMBERED})s?(?: with (?:the )?id)?[\s:.#]{{1,3}}$", re.IGNORECASE)
 _LISTED = r"(?:[\w@#.-]{1,80}(?:,|,? and|,? or|,? und|,? oder) (?:to )?){0,10}$"  # names before it in a list
 _ADDRESSED = re.compile(
-    r"\b(?:tell|ask|notify|ping|dm|inform|message|alert|invite|sag|sage|frag|frage|informiere|pr\u00e9viens|avisa|dile"
-    r"|vertel|vraag) (?:the |our |die |den |das |le |la |el |het |de )?" + _LISTED,
+    r"\b(?:tell|notify|ping|dm|inform|sag|sage|informiere|pr\u00e9viens|avisa|dile|vertel) "
+    r"(?:the |our |die |den |das |le |la |el |het |de )?" + _LISTED,
     re.IGNORECASE,
 )
+# not `send me a draft to review.`: there the recipient is named before
 _SENT_TO = re.compile(
-    r"\b(?:send|post|forward|share|write|give|report|announce|publish|upload|submit|deliver|pass|cc|sende|schick|schreib"
-    r"|poste|envoie|publie|env\u00eda|manda|invia|envie|stuur|wy\u015blij|\u043e\u0442\u043f\u0440\u0430\u0432\u044c)\w*\b[^.!?\n]{0,80}"
-    r"\b(?:to|an|\u00e0|para|a|aan|do|\u0432) (?:the |our )?" + _LISTED,
+    r"(?:\b(?:send|post|forward|share|write|give|report|announce|publish|upload|submit|deliver|pass|cc)\b"
+    r"(?:(?!\b(?:me|us|you)\b)[^.!?\n]){0,80}\bto (?:the |our )?"
+    r"|\b(?:sende|schick|schicke|schreib|schreibe|poste)\b[^.!?\n]{0,80}\ban (?:die |den |das )?)" + _LISTED,
     re.IGNORECASE,
 )
 _STOPS = re.compile(r"\s*(?:[,.:;!?)\]]|$|(?:and|or|that|about|when|if|und|oder|dass)\b)", re.IGNORECASE)
 _MONTHS = "january february march april may june july august september october november december"
-_DATES = frozenset(re.split(" ", f"{_MONTHS} monday tuesday wednesday thursday friday saturday sunday"))
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_DATES = frozenset((*_MONTHS.split(), *_WEEKDAYS.split()))
 _AT_SENTENCE_START = re.compile(r"(?:^|[.!?\u2026:;\n])[\s\"'(*>-]*$")
+# `remove the typo from notes.txt` does not ask for the file to be removed
+_INSIDE_BEFORE = re.compile(
+    r"\b(?:from|in|inside|within|of|aus|von|dans|de|du|en|da|dal|nel|uit|z|\u0438\u0437|\u0432)\s"
+    r"(?:the |file |folder )?['\"`]?$",
+    re.IGNORECASE,
+)
 _REMOVAL_VERB_BEFORE = re.compile(
     r"\b(?:delete|remove|erase|discard|purge|wipe|trash|uninstall|move|rename|prune|rm|rmdir|mv|l(?:\u00f6|oe)sche|entferne"
     r"|verschiebe|supprime|efface|borra|elimina|cancella|rimuovi|apaga|verwijder|usu\u0144|sil|\u0443\u0434\u0430\u043b\u0438)"
@@ -186,14 +203,14 @@ _REMOVAL_VERB_BEFORE = re.compile(
 
 def _is_coincidence(word: str, text: str, at: int, end: int, *, after_removal_verb: bool) -> bool:
     """Return True for an ordinary word or a short number that nothing around it marks as a name."""
-    if not _PLAIN_WORD.fullmatch(word) or (at and text[at - 1] in _QUOTES):
+    if not _PLAIN_WORD.fullmatch(word) or _is_marked(text, at, end):
         return False
     before = text[max(0, at - _WORD_CHARS_MAX) : at]
-    if _NOUN_BEFORE.search(before):
-        return False
     if word[0].isdecimal():
-        return len(word) < _LONG_NUMBER_DIGITS
-    if _NOUN_AFTER.match(text, end) or (after_removal_verb and _REMOVAL_VERB_BEFORE.search(before)):
+        return len(word) < _LONG_NUMBER_DIGITS and not _NUMBER_BEFORE.search(before)
+    if _PLACE_BEFORE.search(before) or _PLACE_AFTER.match(text, end):
+        return False
+    if after_removal_verb and _REMOVAL_VERB_BEFORE.search(before):
         return False
     if any(char.isupper() for char in word):  # a name; the first word of a sentence has a capital letter, too
         is_sentence_start = _AT_SENTENCE_START.search(before) is not None
@@ -201,6 +218,12 @@ def _is_coincidence(word: str, text: str, at: int, end: int, *, after_removal_ve
     if not word.islower():
         return False  # a script without capital letters
     return not (_STOPS.match(text, end) and (_ADDRESSED.search(before) or _SENT_TO.search(before)))
+
+
+def _is_marked(text: str, at: int, end: int) -> bool:
+    """Return True if the word stands alone in quotation marks or brackets, or after # or @."""
+    closers = _MARKS.get(text[at - 1]) if at else None
+    return closers is not None and (not closers or text[end : end + 1] in tuple(closers))
 
 
 def _lower_ascii(text: str) -> str:

@@ -21,17 +21,13 @@ _NOT_A_NEGATION = re.compile(
     r"|\bno (?:te )?olvides\b|\bnon dimenticare\b|\bnão (?:se )?esqueça\b|\bvergeet niet\b|\bне забудь(?:те)?\b",
     re.IGNORECASE,
 )
-# a condition before the request: "If it does not pass, write to …"
+# a condition before the request: "If it does not pass, write to …"; not "if in doubt do not write to …, …"
 _CONDITION = re.compile(
-    r"(?:^|[\s,(])(?:if|when|whenever|unless|in case|wenn|falls|sobald|si|quand|cuando|se|quando|als|wanneer|jeśli|gdy"
-    r"|eğer|если|когда)\b[^,\n]{0,300},",
+    r"(?:^|[\s,(])(?:if|when|whenever|in case)\b(?:(?!\b(?:do not|don['\u2019]t|never|please)\b)[^,\n]){0,300},"
+    r"|(?:^|[\s,(])(?:wenn|falls|sobald)\b[^,\n]{0,300},",
     re.IGNORECASE,
 )
-_CONTRAST = re.compile(
-    r"\b(?:but|only|just|sondern|aber|nur|mais|seulement|pero|sino|sólo|solo|però|bensì|mas|só|maar|alleen|ale|tylko"
-    r"|но|только|ama|sadece)\b|但|而是|只",
-    re.IGNORECASE,
-)
+_CONTRAST = re.compile(r"\b(?:but|sondern|aber|mais|pero|sino|però|bensì|mas|maar|ale|но|ama)\b|但|而是", re.IGNORECASE)
 _NEGATION = re.compile(
     r"\b(?:not|never|no longer|cannot|without|except|excluding|avoid|stop|instead of|rather than|nothing to|nobody)\b"
     r"|n['\u2019]t\b"
@@ -74,10 +70,11 @@ _REMOVAL = re.compile(
     r"|删|移除|清理|移动|削除|消し|消去|移動|삭제|지워|지우|이동|احذف|حذف|امسح|हटा|मिटा",
     re.IGNORECASE,
 )
+# directly after the verb and at the end of what is asked for: not "delete the line that …"
 _PRONOUN = re.compile(
-    r"\b(?:it|them|these|those|this|that|all|everything|both|each|sie|es|ihn|alle|alles|beide|das|die|le|la|les|tout|tous"
-    r"|lo|los|las|todo|todos|li|tutto|tutti|tudo|eles|ze|het|alles|je|wszystko|onları|hepsini|их|его|её|все|всё)\b"
-    r"|它|们|これ|それ|すべて|全部|그것|모두",
+    r"\s+(?:all of |both of )?(?:it|them|these|those|both|everything|all|sie|es|alles|alle|ihn|les|tout|tous|los|las"
+    r"|todo|todos|tutto|tutti|tudo|ze|het|alles|je|wszystko|onları|hepsini|их|его|её|все|всё)\b"
+    r"(?=\s*(?:[.,!?;:)]|$|please\b|now\b|bitte\b))|\s*(?:它|他|们|これ|それ|全部|그것|모두)",
     re.IGNORECASE,
 )
 
@@ -101,7 +98,7 @@ def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:
         clause = text[start:end]
         for found in _REMOVAL.finditer(clause):
             if not is_negated(text, start + found.start(), start + found.end()):
-                yield start, end, _PRONOUN.search(clause[found.end() :]) is not None
+                yield start, end, _PRONOUN.match(text, start + found.end(), end) is not None
                 break
 
 
