@@ -50,6 +50,8 @@ class FunctionTool:
         timeout_s: float | None = None,
         untrusted: bool | None = None,
         sink: bool | Sequence[str] | None = None,
+        private: bool | None = None,
+        readers: Sequence[str] = (),
         capabilities: Sequence[str] = (),
         reconcile: ToolFunction | None = None,
     ) -> None:
@@ -75,6 +77,8 @@ class FunctionTool:
         self.undeclared = tuple(name for name, value in declared.items() if value is None)
         self.untrusted = can_carry_words(_return_hint(function)) if untrusted is None else bool(untrusted)
         self.sink: bool | tuple[str, ...] = True if sink is None else sink if isinstance(sink, bool) else tuple(sink)
+        self.private = private
+        self.readers = (readers,) if isinstance(readers, str) else tuple(readers)
         self.capabilities = tuple(capabilities)
         self._reconcile = reconcile
         self._is_async = inspect.iscoroutinefunction(function)
@@ -138,6 +142,8 @@ def tool(
     timeout_s: float | None = None,
     untrusted: bool | None = None,
     sink: bool | Sequence[str] | None = None,
+    private: bool | None = None,
+    readers: Sequence[str] = (),
     capabilities: Sequence[str] = (),
     reconcile: ToolFunction | None = None,
 ) -> _ToolDecorator: ...
@@ -150,6 +156,10 @@ def tool(function: ToolFunction | None = None, /, **declared: Any) -> FunctionTo
     `untrusted`: whether results contain text from outside (mail, web pages, files of others). `sink`: whether a call
     sends data out or changes something that outlives the session; the names of its destination parameters, if it has
     any (`sink=["to"]`). Without a declaration both are assumed.
+
+    `private`: False if the results are public (web pages, weather), True if they must not leave without approval even
+    in a session that has read nothing untrusted. `readers`: the parameters, or fields of the result, that name who can
+    read it already (`readers=["channel"]`, `readers=["sender", "recipients"]`).
     """
     if function is not None:
         return FunctionTool(function)
