@@ -6,7 +6,7 @@ special handling: a turn continues from this state, whether the turn itself has 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainstay.core.budget_reservation_ids import reservations_closed_by
@@ -212,9 +212,17 @@ class Session:
     def typed_texts(self) -> list[str]:
         """Return the texts that the sender of the open turn wrote: no forwarded, attached or imported content, and
         nothing of other people in the same conversation."""
+        return self._typed_texts(self.messages)
+
+    def request_texts(self) -> list[str]:
+        """Return those of the typed texts that belong to the open turn."""
+        turn = self.open_turn.turn if self.open_turn is not None else -1
+        return self._typed_texts([message for message in self.messages if message.turn == turn])
+
+    def _typed_texts(self, messages: Sequence[Message]) -> list[str]:
         sender = self.open_turn.sender if self.open_turn is not None else ""
         texts: list[str] = []
-        for message in self.messages:
+        for message in messages:
             if message.role == "user":
                 for speaker, parts in message.inputs or ((message.sender, message.parts),):
                     if speaker == sender:

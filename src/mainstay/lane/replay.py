@@ -225,6 +225,9 @@ class ReplayTools:
                 return is_untrusted(last.origin)
         return False
 
+    def find_tool(self, name: str) -> Tool | None:
+        return None
+
     def select_for_request(self, *, memory: bool, inline: bool, keep_local: bool = False) -> tuple[Tool, ...]:
         return ()
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from mainstay.trust.requested_actions import is_reply_requested, words_of
 from mainstay.trust.rule_patterns import normalise_path
 from mainstay.trust.user_statements import is_negated, iterate_removal_clauses
 
@@ -26,13 +27,66 @@ _AFTER_SENTENCE = _SENTENCE_ENDS + ")]}'\"\u2019\u201d*_"
 _ADDRESS = r"[^\s<>@,;:?\"]+@[^\s<>@,;:?\"]+"
 _MAIL = re.compile(rf"(?:mailto:)?({_ADDRESS})|[^<>@]*<({_ADDRESS})>")
 _URL = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)([^/?#]*)")
+_PERSON = re.compile(rf"{_ADDRESS}|[^\W\d_]+(?:[ ._-][^\W\d_]+){{0,3}}|[A-Za-z0-9]{{8,40}}")
+_LINK = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"]+|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}(?:/[^\s<>\"]*)?$", re.IGNORECASE
+)
+
+# --- authors and owners --------------------------------------------------------------------------
+
+_SOURCE_CHARS = 60
+_SOURCE_BEFORE = re.compile(
+    r"\b(?:from|by|of|von|vom|par|du|de la part de|da|dal|dalla|van|door|from \S{1,40} to|this is|i am|i['\u2019]m"
+    r"|ich bin|soy"
+    r"|je suis|de)\s+(?:the |our |my |mr\.? |ms\.? |mrs\.? |dr\.? |user |herrn? |frau )?$",
+    re.IGNORECASE,
+)
+_SOURCE_AFTER = re.compile(
+    r"['\u2019]s\b|['\u2019](?=\s)|\s+(?:has |have |had |just |also |already |hat |a )?(?:sent|wrote|written|asked"
+    r"|asks|said|says"
+    r"|posted|shared|mentioned|created|called|uploaded|commented|reported|proposed|suggested|requested|wants"
+    r"|wanted|owes|paid"
+    r"|geschrieben|geschickt|gesagt|gefragt|schrieb|schickte|fragt|\u00e9crit|envoy\u00e9|dit|demand\u00e9"
+    r"|escribi\u00f3|envi\u00f3|dijo"
+    r"|ha scritto|ha mandato)\b",
+    re.IGNORECASE,
+)
 
 
-def is_named_by_user(destination: str, user_texts: Iterable[str], cwd: str = "") -> bool:
+def is_named_by_user(destination: str, user_texts: Iterable[str], cwd: str = "", *, as_recipient: bool = False) -> bool:
     """Return True if the user wrote this destination: whole, by itself, not as an ordinary word or number that is there
-    by coincidence, and not in order to forbid it."""
+    by coincidence, and not in order to forbid it.
+
+    `as_recipient`: a name or address that is only mentioned as the author of something (`the mail from eve@…`) counts
+    only where the user asks for an answer to it.
+    """
     texts = (unicodedata.normalize("NFC", text) for text in user_texts)
-    return any(True for text in texts for _ in _find_mentions(destination, text, cwd))
+    if not as_recipient or not _PERSON.fullmatch(destination):
+        return any(True for text in texts for _ in _find_mentions(destination, text, cwd))
+    words = frozenset(words_of(destination))
+    return any(
+        not is_source_mention(text, at, end) or is_reply_requested(words, (text,))
+        for text in texts
+        for at, end in _find_mentions(destination, text, cwd)
+    )
+
+
+def contains_link(destination: str, content: str) -> bool:
+    """Return True if this link stands in the content: the whole of it, letter by letter."""
+    if not _LINK.match(destination) or not is_nameable(destination):
+        return False
+    return any(True for _ in _find_whole(unicodedata.normalize("NFC", destination), content))
+
+
+def is_source_mention(text: str, at: int, end: int) -> bool:
+    """Return True if a name stands there as that of an author or owner: `the mail from Eve`, `Eve's file`, `Eve"
+    " wrote`."""
+    if text[at - 1 : at] in ("'", '"', "`", "\u201c", "\u2018") and text[end : end + 1]:
+        at, end = at - 1, end + 1
+    return (
+        _SOURCE_BEFORE.search(text, max(0, at - _SOURCE_CHARS), at) is not None
+        or _SOURCE_AFTER.match(text, end, end + _SOURCE_CHARS) is not None
+    )
 
 
 def is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str = "") -> bool:
@@ -42,14 +96,16 @@ def is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str =
         text = unicodedata.normalize("NFC", user_text)
         mentions = list(_find_mentions(destination, text, cwd, after_removal_verb=True))
         if mentions and any(
-            is_pronoun or any(start <= at < end for at in mentions)
+            is_pronoun or any(start <= at < end for at, _ in mentions)
             for start, end, is_pronoun in iterate_removal_clauses(text)
         ):
             return True
     return False
 
 
-def _find_mentions(destination: str, text: str, cwd: str, *, after_removal_verb: bool = False) -> Iterator[int]:
+def _find_mentions(
+    destination: str, text: str, cwd: str, *, after_removal_verb: bool = False
+) -> Iterator[tuple[int, int]]:
     """Yield where a text names the destination."""
     if not is_nameable(destination):
         return
@@ -66,7 +122,7 @@ def _find_mentions(destination: str, text: str, cwd: str, *, after_removal_verb:
             if after_removal_verb and _INSIDE_BEFORE.search(text, max(0, at - 40), at):
                 continue
             if not is_negated(text, at, end):
-                yield at
+                yield at, end
 
 
 def is_nameable(destination: str) -> bool:
@@ -163,7 +219,8 @@ _PLACES = (
     "|\u043a\u0430\u043d\u0430\u043b|\u043f\u0430\u043f\u043a\u0430"
 )
 _NUMBERED = (
-    "file|user|account|project|list|topic|table|thread|page|document|doc|id|number|no|nr|issue|ticket|event|message|order"
+    "file|user|account|project|list|topic|table|thread|page|document|doc|id|number|no|nr|issue|ticket|event"
+    "|message|order"
     "|invoice|item|entry|record|task|datei|nummer|fichier|archivo|arquivo|bestand|plik|dosya|\u0444\u0430\u0439\u043b"
 )
 _PLACE_BEFORE = re.compile(rf"\b(?:{_PLACES})(?: (?:named|called))?[\s:]{{1,2}}$", re.IGNORECASE)
@@ -194,8 +251,10 @@ _INSIDE_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _REMOVAL_VERB_BEFORE = re.compile(
-    r"\b(?:delete|remove|erase|discard|purge|wipe|trash|uninstall|move|rename|prune|rm|rmdir|mv|l(?:\u00f6|oe)sche|entferne"
-    r"|verschiebe|supprime|efface|borra|elimina|cancella|rimuovi|apaga|verwijder|usu\u0144|sil|\u0443\u0434\u0430\u043b\u0438)"
+    r"\b(?:delete|remove|erase|discard|purge|wipe|trash|uninstall|move|rename|prune|rm|rmdir|mv|l(?:\u00f6|oe)sche"
+    r"|entferne"
+    r"|verschiebe|supprime|efface|borra|elimina|cancella|rimuovi|apaga|verwijder|usu\u0144|sil"
+    r"|\u0443\u0434\u0430\u043b\u0438)"
     r"(?: -\w+)*(?: (?:the|my|our|all|old|die|den|das|le|la|les|el|los))? $",
     re.IGNORECASE,
 )
@@ -213,7 +272,7 @@ def _is_coincidence(word: str, text: str, at: int, end: int, *, after_removal_ve
     if after_removal_verb and _REMOVAL_VERB_BEFORE.search(before):
         return False
     if any(char.isupper() for char in word):  # a name; the first word of a sentence has a capital letter, too
-        is_sentence_start = _AT_SENTENCE_START.search(before) is not None
+        is_sentence_start = _AT_SENTENCE_START.search(before) is not None and not _SOURCE_AFTER.match(text, end)
         return word.lower() in _DATES or (is_sentence_start and not word[1:].isupper())
     if not word.islower():
         return False  # a script without capital letters

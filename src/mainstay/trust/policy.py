@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.core.messages import Message
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, tool_origin, undeclared_fields
 from mainstay.core.tools import parameter_names
 from mainstay.trust.command_patterns import escape_pattern
+from mainstay.trust.destination_evidence import DestinationEvidence
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import (
     DESTINATION_PREFIX,
@@ -28,6 +30,7 @@ from mainstay.trust.information_flow import (
     is_destination_allowed,
 )
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION, is_named_by_user, is_removal_requested
+from mainstay.trust.requested_actions import find_tool_action, is_action_requested
 from mainstay.trust.rule_patterns import is_valid_url_pattern
 from mainstay.trust.rules import (
     ApplicableRules,
@@ -40,6 +43,7 @@ from mainstay.trust.rules import (
     is_undecidable,
     suggest_rule,
 )
+from mainstay.trust.seen_content import SeenContent
 from mainstay.trust.tool_declaration import format_declaration_hint
 from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
 
@@ -70,6 +74,9 @@ class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
     tainted: bool = False  # untrusted content is in the conversation
     has_private_content: bool = False  # private content is in the conversation
     read_user_texts: Callable[[], Sequence[str]] = tuple  # returns the texts that the user typed
+    read_request_texts: Callable[[], Sequence[str]] = tuple  # returns those of this turn
+    read_messages: Callable[[], Sequence[Message]] = tuple  # returns the conversation as the model sees it
+    find_tool: Callable[[str], Tool | None] = lambda name: None
     cwd: str = ""
     is_sub_agent: bool = False  # a sub-agent, which has no user to ask
     # this session created the file (absolute path, `..` not resolved)
@@ -259,18 +266,28 @@ class Policy:
             return ALLOWED_PROTECTED if guarded else ALLOWED
         allowed = self._allowed_destinations(policy_context.person)
         user_texts = policy_context.read_user_texts()
+        is_asked_for = _is_asked_for(call, user_texts, policy_context)
         removals = _removed_destinations(call, reach)
         unnamed = [
             destination
             for destination in reach.destinations
-            if not (is_removal_requested if destination in removals else is_named_by_user)(
-                destination, user_texts, policy_context.cwd
+            if not (
+                is_removal_requested(destination, user_texts, policy_context.cwd)
+                if destination in removals
+                else is_asked_for
+                and is_named_by_user(
+                    destination, user_texts, policy_context.cwd, as_recipient=call.tool.effect != "pure"
+                )
             )
             and not is_destination_allowed(destination, allowed, policy_context.cwd)
             and not (
                 destination in removals and policy_context.is_own_file(posixpath.join(policy_context.cwd, destination))
             )
         ]
+        if call.script is None and is_asked_for and (unnamed or not reach.destinations):
+            unnamed, is_requested = _weigh_evidence(call, reach, unnamed, policy_context)
+            if is_requested:
+                return ALLOWED
         if reach.destinations and not unnamed:
             return PolicyVerdict("allow", protect_deletions=True, removable_paths=removals) if guarded else ALLOWED
         always = (
@@ -362,6 +379,31 @@ def _removed_destinations(call: ToolInvocation, reach: CallDestinations) -> tupl
         for destination in reach.destinations
         if destination not in connections and destination != UNKNOWN_DESTINATION
     )
+
+
+def _is_asked_for(call: ToolInvocation, user_texts: Sequence[str], policy_context: PolicyContext) -> bool:
+    """Return False if a tool of the developer acts (its name says how) and the user asked for nothing like that."""
+    tool = call.tool
+    if tool.effect == "pure" or call.script is not None or getattr(tool, "reach", None) is not None:
+        return True
+    return is_action_requested(find_tool_action(tool.name), policy_context.read_request_texts(), user_texts)
+
+
+def _weigh_evidence(
+    call: ToolInvocation, reach: CallDestinations, unnamed: Sequence[str], policy_context: PolicyContext
+) -> tuple[list[str], bool]:
+    """Return the destinations that nothing supports, and whether the user asked for a call without destinations."""
+    if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
+        return list(unnamed), False
+    evidence = DestinationEvidence(
+        call,
+        SeenContent(policy_context.read_messages(), policy_context.find_tool),
+        policy_context.read_request_texts(),
+    )
+    if not reach.destinations:
+        return [], evidence.supports_action()
+    only_reads = call.tool.effect == "pure"
+    return [one for one in unnamed if not evidence.supports(one, follows_links=only_reads)], False
 
 
 def _start_folder(call: ToolInvocation) -> str:

@@ -12,7 +12,7 @@ _SCOPE_CHARS_MAX = 1_000  # how far back and ahead a sentence is read
 _SENTENCE_END = re.compile(r"[.!?…;](?=[\s\"')\]*]|$)|\n|[。！？；]")
 # a clause after a conjunction: "delete a.txt and sum up notes.txt"; "a.txt and b.txt" is one
 _CLAUSE_BREAK = re.compile(
-    r",?\s+(?:and|then|but|und|dann|aber|et|puis|mais|y|luego|pero|e|poi|ma|depois|mas|en|dan|maar|i|potem|ale|ve|sonra"
+    r",?\s+(?:and|then|but|und|dann|aber|et|puis|mais|y|luego|pero|e|poi|ma|depois|mas|en|dan|maar|(?-i:i)|potem|ale|ve|sonra"
     r"|и|потом|но)\s+(?=[^\W\d_]+(?:\s|$))",
     re.IGNORECASE,
 )
@@ -94,7 +94,7 @@ def is_negated(text: str, start: int, end: int) -> bool:
 def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:
     """Yield the place of each clause that asks for something to be removed or moved, and whether its object is a
     pronoun (`delete them`)."""
-    for start, end in _iterate_clauses(text):
+    for start, end in iterate_clauses(text):
         clause = text[start:end]
         for found in _REMOVAL.finditer(clause):
             if not is_negated(text, start + found.start(), start + found.end()):
@@ -102,7 +102,8 @@ def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:
                 break
 
 
-def _iterate_clauses(text: str) -> Iterator[tuple[int, int]]:
+def iterate_clauses(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each clause of a text begins and ends."""
     start = 0
     ends = [(found.start(), found.end()) for found in _SENTENCE_END.finditer(text)]
     for end, following in (*ends, (len(text), len(text))):

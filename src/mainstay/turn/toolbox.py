@@ -106,6 +106,10 @@ class TurnTools(Protocol):
     def select_for_request(self, *, memory: bool, inline: bool, keep_local: bool = False) -> tuple[Tool, ...]: ...
     def restrict_to(self, names: tuple[str, ...], result_bytes_max: int | None = None) -> TurnTools: ...
     def with_client_tools(self, client_tools: tuple[ClientTool, ...]) -> TurnTools: ...
+    def find_tool(self, name: str) -> Tool | None:
+        """Return the tool of this name that can be called; None if there is none."""
+        ...
+
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult: ...
     def build_client_result(
         self, call: ToolCall, prepared: PreparedCall, context: ToolContext, content: str
@@ -258,6 +262,9 @@ class Toolbox:
         self._by_name.update({tool.name: tool for tool in widest.tools})
         visible = self._catalogues[keep_local].tools
         return (*self.local_tools, *visible) if keep_local else visible
+
+    def find_tool(self, name: str) -> Tool | None:
+        return self._by_name.get(name)
 
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
         """Parse a call; a mistake in it becomes an error result that the model can act on."""

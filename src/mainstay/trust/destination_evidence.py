@@ -1,0 +1,203 @@
+"""Evidence that a call does what the user asked for, although the user did not write its destination literally.
+
+- A record of the user's own data (`untrusted=False`) that the user named: "write to Mark", and the address book has
+  Mark's address.
+- The id of a record that the user named, in an action that the user asked for: "move the dentist to Monday", and event
+  5 is titled "Dentist".
+- Someone who can read everything already that was read here (`readers`), in a message that the user asked for: "reply
+  that I can come".
+- A link in public content that was read before anything private, for a call that only reads: the next page of a manual.
+- No destination at all, in an action that the user asked for with these words: "create an event 'Lunch'".
+
+None of these depends on what the model says. Names in records of others cannot be trusted, so a record of others only
+gives its own id, which the service assigned, and only if no other record has the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainstay.core.tool_ports import has_third_party_text
+from mainstay.trust.named_destinations import contains_link, is_source_mention
+from mainstay.trust.request_vocabulary import ORDINARY
+from mainstay.trust.requested_actions import (
+    find_tool_action,
+    is_reply_requested,
+    iterate_requests,
+    tool_nouns,
+    words_of,
+)
+from mainstay.trust.seen_content import ResultRecord, SeenContent, normalise_reader
+from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
+from mainstay.trust.user_statements import is_negated
+
+_ID_CHARS_MAX = 64
+_NAME_LETTERS_MIN = 3
+_UNIQUE_WORD_LETTERS_MIN = 4
+_ARGUMENT_CHARS_MAX = 200  # a longer first text of a call is content, which users do not dictate
+# neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
+_WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
+_WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
+
+
+class DestinationEvidence:
+    """The evidence for one call. `request_texts` is what the user wrote in this turn."""
+
+    def __init__(self, call: ToolInvocation, seen: SeenContent, request_texts: Sequence[str]) -> None:
+        self._call = call
+        self._seen = seen
+        self._texts = request_texts
+        self._user_words = _recipient_words(request_texts)
+
+    def supports(self, destination: str, *, follows_links: bool) -> bool:
+        """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
+        " there."""
+        return (
+            self._is_in_named_record(destination)
+            or self._is_id_of_named_record(destination)
+            or (follows_links and self._is_public_link(destination))
+            or self._could_read_already(destination)
+        )
+
+    def supports_action(self) -> bool:
+        """Return True if the user asked for this action, which has no destination, in the words of its arguments."""
+        call = self._call
+        if has_third_party_text(call.tool):
+            return False
+        nouns = tool_nouns(call.tool.name)
+        clauses = [
+            clause
+            for clause in iterate_requests(find_tool_action(call.tool.name), self._texts)
+            if not nouns.isdisjoint(words_of(clause.text[clause.start : clause.end]))
+        ]
+        if not clauses:
+            return False
+        said = {word for text in self._texts for word in words_of(text)}
+        values = [value for value in call.arguments_by_name.values() if value is not None]
+        first = next((value for value in values if isinstance(value, str) and value.strip()), None)
+        if first is not None:
+            words = [word for word in words_of(first) if word not in ORDINARY]
+            return len(first) <= _ARGUMENT_CHARS_MAX and bool(words) and said.issuperset(words)
+        return all(word in said for text in iterate_texts(values) for word in words_of(text))
+
+    # --- records -----------------------------------------------------------------------------------
+
+    def _is_in_named_record(self, destination: str) -> bool:
+        """Return True if a record of the user's own data contains the destination, and the user named that record and
+        no other: by a whole field of it, or by a part of a name."""
+        wanted = normalise_reader(destination)
+        records = list(self._seen.records(trusted_only=True))
+        holders = [record for record in records if wanted in _record_values(record)]
+        if not holders:
+            return False
+        said = {word for text in self._texts for word in words_of(text)}
+        for record in holders:
+            for text in record.texts:
+                words = [word for word in words_of(text) if _can_name(word, _NAME_LETTERS_MIN)]
+                named = [word for word in words if word in self._user_words]
+                if not named or not (said.issuperset(words) or self._is_part_of_name(named, record)):
+                    continue
+                others = [other for other in records if wanted not in _record_values(other)]
+                if not any(_record_words(other).issuperset(named) for other in others):
+                    return True
+        return False
+
+    def _is_part_of_name(self, named: Sequence[str], record: ResultRecord) -> bool:
+        """Return True if the words stand in the user's text as a name of their own, not as a part of another one."""
+        own = _record_words(record)
+        return len(record.texts) > 1 and any(_stands_alone(text, word, own) for text in self._texts for word in named)
+
+    def _is_id_of_named_record(self, destination: str) -> bool:
+        """Return True if the destination is the id of the one record that a request for this action names."""
+        if not 0 < len(destination) <= _ID_CHARS_MAX or "@" in destination or "://" in destination:
+            return False
+        if has_third_party_text(self._call.tool):
+            return False
+        records = [record for record in self._seen.records() if record.id]
+        if not any(record.id == destination for record in records):
+            return False
+        action = find_tool_action(self._call.tool.name)
+        for clause in iterate_requests(action, self._texts):
+            by_parts = action in ("change", "create")
+            named = _named_ids(records, clause.text[clause.start : clause.end], by_parts=by_parts)
+            if not named and clause.refers_back:
+                named = _named_ids(records, clause.text, by_parts=False)
+                named = named if len(named) == 1 else frozenset()
+            if destination in named:
+                return True
+        return False
+
+    # --- readers and links -------------------------------------------------------------------------
+
+    def _could_read_already(self, destination: str) -> bool:
+        sets = self._seen.reader_sets
+        reader = normalise_reader(destination)
+        if not sets or not all(reader in readers for readers in sets):
+            return False
+        actions = dict.fromkeys(("send", find_tool_action(self._call.tool.name)))
+        return is_reply_requested(frozenset(words_of(destination)), self._texts, tuple(actions))
+
+    def _is_public_link(self, destination: str) -> bool:
+        return any(contains_link(destination, result.content) for result in self._seen.public_results)
+
+
+def _recipient_words(texts: Sequence[str]) -> frozenset[str]:
+    """Return the words by which the user may name a recipient: no ordinary ones, not negated, not as the source."""
+    found = set()
+    for text in texts:
+        for match in re.finditer(r"[^\W_]+", text):
+            word = match[0].casefold()
+            if word in found or not _can_name(word, _NAME_LETTERS_MIN):
+                continue
+            if not is_negated(text, *match.span()) and not is_source_mention(text, *match.span()):
+                found.add(word)
+    return frozenset(found)
+
+
+def _stands_alone(text: str, word: str, own: frozenset[str]) -> bool:
+    for found in re.finditer(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])", text, re.IGNORECASE):
+        before, after = _WORD_BEFORE.search(text, 0, found.start()), _WORD_AFTER.match(text, found.end())
+        neighbours = [match[1] for match in (before, after) if match is not None]
+        if all(neighbour.casefold() in own for neighbour in neighbours):
+            return True
+    return False
+
+
+def _record_values(record: ResultRecord) -> frozenset[str]:
+    return frozenset(normalise_reader(text) for text in (*record.texts, record.id) if text)
+
+
+def _record_words(record: ResultRecord) -> frozenset[str]:
+    return frozenset(word for text in record.texts for word in words_of(text) if _can_name(word, _NAME_LETTERS_MIN))
+
+
+def _named_ids(records: Sequence[ResultRecord], part: str, *, by_parts: bool) -> frozenset[str]:
+    """Return the ids of the records that a clause names: by one of their texts, or, if nothing else is named, by a word
+    that only one record contains (`by_parts`: also beside other names). A name that two records share names neither."""
+    said = words_of(part)
+    line = f" {' '.join(said)} "
+    named: dict[str, set[str]] = {}  # by name
+    holders: dict[str, set[str]] = {}  # by word
+    for record in records:
+        for text in record.texts:
+            words = words_of(re.sub(r"\.\w{1,5}$", "", text))
+            if any(_can_name(word, _NAME_LETTERS_MIN) for word in words) and f" {' '.join(words)} " in line:
+                named.setdefault(" ".join(words), set()).add(record.id)
+        for word in _record_words(record):
+            holders.setdefault(word, set()).add(record.id)
+    ambiguous = {id for ids in named.values() if len(ids) > 1 for id in ids}
+    found = {id for ids in named.values() for id in ids} - ambiguous
+    if named and not by_parts:
+        return frozenset(found)
+    used = {word for name in named for word in name.split()}
+    parts = {
+        next(iter(holders[word]))
+        for word in said
+        if word not in used and _can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
+    }
+    return frozenset(found | (parts if by_parts or len(parts) == 1 else set()))
+
+
+def _can_name(word: str, letters_min: int) -> bool:
+    return len(word) >= letters_min and word not in ORDINARY and not word.isdecimal()

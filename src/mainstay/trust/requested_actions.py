@@ -1,0 +1,158 @@
+"""Which actions a user's sentences ask for: `move the dentist to Monday` asks for a tool like `reschedule_event`.
+
+An action is a family of verbs, because users and developers choose different ones (`cancel`, `delete`). A request is a
+clause with such a verb that is not negated.
+"""
+
+# ruff: noqa: RUF001 -- words of languages with other letters
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+
+import msgspec
+
+from mainstay.trust.request_vocabulary import ENGLISH_VERBS, MONEY, OTHER_VERBS, SYNONYMS, UNDERSTOOD, split_words
+from mainstay.trust.user_statements import is_negated, iterate_clauses
+
+_REQUEST_CHARS_MAX = 20_000  # of a user's text; what follows is not searched for requests
+
+_ELSEWHERE = re.compile(r"\b(?:there|in (?:the|that) (?:channel|thread|room|group)|dort|là|allí|daar)\b", re.IGNORECASE)
+_REPLY = re.compile(
+    r"\b(?:repl(?:y|ying)|respond(?:ing)?|answer(?:ing)?|write back|get back to|antwort(?:e|en|et)|beantwort(?:e"
+    r"|en|et)"
+    r"|répond(?:s|re|ez)|responde[r]?|contesta[r]?|rispondi|rispondere|responda|antwoord|beantwoord|ответь(?:те)?"
+    r"|odpowiedz)\b"
+    r"|回复|返信|답장",
+    re.IGNORECASE,
+)
+_GROUP = re.compile(
+    r"\b(?:participants?|attendees?|invitees|guests|everyone|everybody|all of them|them|him|her|sender|author"
+    r"|organi[sz]er"
+    r"|back|teilnehmer(?:n|innen)?|allen|ihm|ihr|ihnen|absender|zurück|tous|leur|lui|expéditeur|asistentes|todos"
+    r"|les|le"
+    r"|remitente|partecipanti|tutti|mittente|deelnemers|iedereen)\b",
+    re.IGNORECASE,
+)
+_ANAPHORA = re.compile(
+    r"\b(?:it|them|this|that|these|those|both|sie|es|ihn|ihm|diese[nmrs]?|le|la|les|lo|los|las|ça|cela|het|deze"
+    r"|них|его)\b"
+    r"(?!\s+(?:file|document|doc|event|meeting|mail|message|folder|one)\b)"
+    r"|\bthe (?:same |new |whole )?(?:file|document|doc|list|event|meeting|appointment|mail|email|message|issue"
+    r"|ticket|task|note|page"
+    r"|booking|reservation|payment|transaction|order|folder|channel|thread|invite|invitation)\b(?!\s*['\"`“‘(#]"
+    r"|\s+(?:named|called|with)\b)",
+    re.IGNORECASE,
+)
+# where an English verb is a request: "message Ann", "please mail her", "can you now post it", not "the message of Ann"
+_BEFORE_VERB = (
+    r"(?:^\s*|[^\w\s'’-]\s{0,3}|\n|\b(?:please|to|and|then|you|also|just|now|or|let['’]?s|should|must|would|will"
+    r"|can|could|kindly|ahead"
+    r"|pls|plz|simply|directly|quickly|immediately|i|we|by|hey|hi|hello|ok|okay|so|finally|first|second|third|next"
+    r"|afterwards"
+    r"|instead|maybe|bitte|dann|und)\s+)"
+)
+_CONFIRMATION = re.compile(
+    r"\W*(?:yes|yep|yeah|sure|ok|okay|do it|go ahead|go on|please do|ja|klar|mach das|genau|oui|d'accord|vas-y|sí"
+    r"|si|vale|claro|sim"
+    r"|confirmed?|right|correct|perfect|great|thanks?)\b.{0,40}",
+    re.IGNORECASE | re.DOTALL,
+)
+_NAME = re.compile(r"(?<=[\s(,@])[A-ZÄÖÜÉÈ][^\W\d_]+")  # a word with a capital letter that does not begin a sentence
+_TOKEN = re.compile(r"[^\W_]+")
+
+
+class RequestClause(msgspec.Struct, frozen=True):
+    """A clause of a user's text that asks for an action."""
+
+    text: str
+    start: int
+    end: int
+    refers_back: bool  # its object may be named elsewhere: "delete it", "share the document"
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, in lower case; `_`, `-` and other punctuation separate words."""
+    return [word.casefold() for word in _TOKEN.findall(text)]
+
+
+@lru_cache(maxsize=512)
+def find_tool_action(tool_name: str) -> str:
+    """Return the family of the first verb in a tool's name; the first word itself if no family has it."""
+    name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])
+    words = words_of(name)
+    if "send" in words and not MONEY.isdisjoint(words):
+        return "pay"
+    for word in words:
+        for family in ("remove", "send", "book", "pay", "change", "create"):
+            if word in _english_verbs(family) and not (family == "change" and word == "check"):
+                return family
+    return words[0] if words else ""
+
+
+def tool_nouns(tool_name: str) -> frozenset[str]:
+    """Return the words of a tool's name that are not its verb, with their synonyms and plurals."""
+    name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])
+    words = set(words_of(name)[1:]) or set(words_of(name))
+    for group in SYNONYMS:
+        if not words.isdisjoint(group):
+            words |= group
+    return frozenset(words | {f"{word}s" for word in words})
+
+
+def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClause]:
+    """Yield the clauses that ask for an action of this family."""
+    verbs = _request_pattern(action)
+    for whole in texts:
+        text = whole[:_REQUEST_CHARS_MAX]
+        for start, end in iterate_clauses(text):
+            found = verbs.finditer(text[start:end])
+            if any(not is_negated(text, start + verb.start(), start + verb.end()) for verb in found):
+                yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
+
+
+def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Sequence[str]) -> bool:
+    """Return True if the user asked for such an action in this turn, or confirms what was asked for before (`yes`), or
+    writes in a language whose verbs are not known here."""
+    texts = request_texts
+    if texts and all(_CONFIRMATION.fullmatch(text) for text in texts):
+        texts = all_texts
+    if any(True for _ in iterate_requests(action, texts)):
+        return True
+    words = {word for text in texts for word in words_of(text[:_REQUEST_CHARS_MAX])}
+    return words.isdisjoint(UNDERSTOOD)
+
+
+def is_reply_requested(
+    recipient_words: frozenset[str], texts: Sequence[str], actions: Sequence[str] = ("send", "pay")
+) -> bool:
+    """Return True if a text asks for something to be sent to this author or these people: `reply that I can come`,
+    `send it to the participants`, `invite Mark`. If the clause names a person, that person must be the recipient."""
+    for action in actions:
+        for clause in iterate_requests(action, texts):
+            part = clause.text[clause.start : clause.end]
+            names = {word.casefold() for word in _NAME.findall(part)}
+            if names and names.isdisjoint(recipient_words):
+                continue
+            if names or _GROUP.search(part) or (_REPLY.search(part) and not _ELSEWHERE.search(part)):
+                return True
+    return False
+
+
+@cache
+def _english_verbs(family: str) -> frozenset[str]:
+    return split_words(ENGLISH_VERBS[family])
+
+
+@cache
+def _request_pattern(action: str) -> re.Pattern[str]:
+    """Return a pattern of the family's verbs as requests use them: `delete`, `deleting`, not `deleted`."""
+    if action not in ENGLISH_VERBS:
+        return re.compile(rf"{_BEFORE_VERB}{re.escape(action)}\b", re.IGNORECASE)
+    english = [
+        rf"{verb[:-1]}(?:e|ing)" if verb.endswith("e") else rf"{verb}(?:{verb[-1]}?ing)?"
+        for verb in ENGLISH_VERBS[action].split()
+    ]
+    return re.compile(rf"{_BEFORE_VERB}(?:{'|'.join(english)})\b|\b(?:{OTHER_VERBS[action]})\b", re.IGNORECASE)

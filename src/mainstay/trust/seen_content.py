@@ -1,0 +1,184 @@
+"""What a conversation has read, as evidence for destinations: records of tool results, public links, and readers.
+
+Computed only for a call that would otherwise need approval. What is not understood counts against the call: a result
+that is not JSON has no records, a summary and an attachment are private and have no readers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mainstay.core.memory_tiers import RUNTIME, is_private, is_untrusted
+from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
+from mainstay.core.ports import Tool
+from mainstay.core.tool_ports import undeclared_fields
+from mainstay.trust.tool_invocation import iterate_texts
+
+_RESULTS_MAX = 400  # newest results that are examined
+_RESULT_CHARS_MAX = 400_000  # a longer result is not parsed
+_RECORDS_MAX = 5_000  # of one result
+_DEPTH_MAX = 12
+FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
+_ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid|key|ref|number|no)|.*(?:Id|ID)")
+
+
+class ResultRecord(msgspec.Struct, frozen=True):
+    """One object of a structured result (or one line or item of a trusted one): its own id and its short texts."""
+
+    id: str  # empty: it has none
+    texts: tuple[str, ...]
+    call: int  # index of the result that it is from
+
+
+class SeenResult(msgspec.Struct, frozen=True):
+    """A tool result that the model has read."""
+
+    content: str
+    arguments: Mapping[str, object]
+    tool: Tool | None  # None: it is not known any more
+    is_trusted: bool  # the developer or the owner declared its content as the user's own data
+    is_public: bool
+
+
+class SeenContent:
+    """Everything that the model has read in a conversation, in order.
+
+    `find_tool` returns the tool of a result; its declaration decides whether a result is trusted or public.
+    """
+
+    def __init__(self, messages: Sequence[Message], find_tool: Callable[[str], Tool | None]) -> None:
+        self.results: list[SeenResult] = []
+        self.public_results: list[SeenResult] = []  # read before anything private
+        self.reader_sets: list[frozenset[str]] = []  # of each private thing: who can read it already
+        self._records: dict[int, tuple[ResultRecord, ...]] = {}
+        calls: dict[str, ToolCall] = {}
+        for message in messages:
+            if message.role == "assistant":
+                calls.update({call.id: call for call in message.calls})
+                continue
+            for part in message.parts:
+                match part:
+                    case ToolResult():
+                        self._add_result(part, calls.get(part.call_id), find_tool)
+                    case Binary():
+                        self.reader_sets.append(frozenset())
+                    case Text(origin=origin) if (origin and origin != RUNTIME) and not origin.startswith("context:"):
+                        self.reader_sets.append(frozenset())  # pasted, forwarded, a summary
+                    case _:
+                        pass
+
+    def _add_result(self, part: ToolResult, call: ToolCall | None, find_tool: Callable[[str], Tool | None]) -> None:
+        tool = find_tool(part.name)
+        declares_source = tool is not None and "untrusted" not in undeclared_fields(tool)
+        is_trusted = declares_source and tool is not None and not tool.untrusted and not is_untrusted(part.origin)
+        is_public = tool is not None and getattr(tool, "private", None) is False and not is_private(part.origin)
+        arguments = _parse_object(call.input) if call is not None else {}
+        result = SeenResult(part.content, arguments, tool, is_trusted, is_public)
+        self.results.append(result)
+        if is_public:
+            if not self.reader_sets:
+                self.public_results.append(result)
+        elif not (part.is_error and is_trusted):
+            self.reader_sets.append(_find_readers(result))
+
+    def records(self, *, trusted_only: bool = False) -> Iterator[ResultRecord]:
+        """Yield the records of the newest results: of structured ones, and with `trusted_only` of the trusted ones,
+        where a line of text is a record, too."""
+        for index in range(max(0, len(self.results) - _RESULTS_MAX), len(self.results)):
+            result = self.results[index]
+            if trusted_only and not result.is_trusted:
+                continue
+            if index not in self._records:
+                self._records[index] = tuple(_iterate_records(result, index))
+            yield from self._records[index]
+
+
+def _parse_object(text: str) -> Mapping[str, object]:
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# --- readers ---------------------------------------------------------------------------------------
+
+
+def _find_readers(result: SeenResult) -> frozenset[str]:
+    """Return who can read the whole result already, by the fields that its tool declares as `readers`."""
+    names: tuple[str, ...] = getattr(result.tool, "readers", ()) if result.tool is not None else ()
+    if not names:
+        return frozenset()
+    named = [text for name in names for text in iterate_texts(result.arguments.get(name))]
+    if named:
+        return frozenset(map(normalise_reader, named))
+    value = _parse_json(result.content)
+    objects = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
+    if not objects or (isinstance(value, list) and len(objects) < len(value)):
+        return frozenset()
+    sets = [
+        frozenset(normalise_reader(text) for name in names for text in iterate_texts(item.get(name)))
+        for item in objects
+    ]
+    return frozenset.intersection(*sets)
+
+
+def normalise_reader(text: str) -> str:
+    """Return the form in which readers and destinations are compared: the address of `Ann <ann@example.org>`."""
+    address = re.search(r"<([^<>@\s]+@[^<>@\s]+)>\s*$", text)
+    return (address[1] if address else text).strip().removeprefix("mailto:").lstrip("#@").casefold()
+
+
+# --- records ---------------------------------------------------------------------------------------
+
+
+def _parse_json(text: str) -> object:
+    stripped = text.lstrip()
+    if not stripped.startswith(("{", "[", '"')) or len(text) > _RESULT_CHARS_MAX:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _iterate_records(result: SeenResult, index: int) -> Iterator[ResultRecord]:
+    value = _parse_json(result.content)
+    count = 0
+    for record in _iterate_objects(value, index, 0):
+        count += 1
+        if count > _RECORDS_MAX:
+            return
+        yield record
+    if not result.is_trusted or count:
+        return
+    # a trusted result that is no object: its items or lines
+    items = value if isinstance(value, list) else result.content[:_RESULT_CHARS_MAX].splitlines()
+    texts = [text for item in items[:_RECORDS_MAX] for text in iterate_texts(item) if text.strip()]
+    for text in texts:
+        yield ResultRecord("", (text[:FIELD_CHARS_MAX],), index)
+
+
+def _iterate_objects(value: object, index: int, depth: int) -> Iterator[ResultRecord]:
+    if depth > _DEPTH_MAX:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _iterate_objects(item, index, depth + 1)
+    elif isinstance(value, dict):
+        scalars = {key: item for key, item in value.items() if isinstance(item, str | int | float)}
+        id_key = next((key for key in scalars if key.strip("_").lower() == "id"), "") or next(
+            (key for key in scalars if _ID_KEY.fullmatch(key.strip("_"))), ""
+        )
+        texts = [str(item) for key, item in scalars.items() if key != id_key and not isinstance(item, bool)]
+        for item in value.values():
+            if isinstance(item, list):
+                texts += [text for text in item if isinstance(text, str)]
+        if scalars or texts:
+            short = tuple(text for text in texts if len(text) <= FIELD_CHARS_MAX)
+            yield ResultRecord(str(scalars[id_key]) if id_key else "", short, index)
+        for item in value.values():
+            yield from _iterate_objects(item, index, depth + 1)
