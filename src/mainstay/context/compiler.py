@@ -106,6 +106,7 @@ class ContextView(msgspec.Struct, frozen=True):
     budget: int  # tokens
     window: int  # tokens
     model: str
+    flow: str = ""  # what information flow control knows about the conversation; empty: nothing restricts it
 
     @property
     def tokens(self) -> int:

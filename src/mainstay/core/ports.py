@@ -44,7 +44,9 @@ class Tool(Protocol):
 
     Optional members: `origin` (the plugin, MCP server or backend that the tool comes from, see core/tool_ports),
     `reach(arguments, context)` (the destinations of one call), `undeclared` (which of `untrusted` and `sink` are
-    assumptions, because the developer declared nothing), `runs_in_sandbox` (its commands run in the agent's sandbox),
+    assumptions, because the developer declared nothing), `private` and `readers` (whether results are private, and who
+    can read them already), `is_read_only` (a call changes nothing at its destination, although its effect is not
+    `pure`), `runs_in_sandbox` (its commands run in the agent's sandbox),
     `wanted() -> bool` (False: do not offer it now).
     """
 

@@ -33,6 +33,23 @@ def undeclared_fields(tool: Tool) -> tuple[str, ...]:
     return fields
 
 
+def is_declared_private(tool: Tool) -> bool | None:
+    """Return whether a tool's results are private (True) or public (False); None: that is not declared."""
+    private: bool | None = getattr(tool, "private", None)
+    return private
+
+
+def declared_readers(tool: Tool) -> tuple[str, ...]:
+    """Return the parameters, or fields of the result, that name who can read a tool's result already."""
+    readers: tuple[str, ...] = getattr(tool, "readers", ())
+    return readers
+
+
+def only_reads(tool: Tool) -> bool:
+    """Return True if a call changes nothing at its destination, such as the request for a web page."""
+    return tool.effect == "pure" or getattr(tool, "is_read_only", False)
+
+
 # --- files ---------------------------------------------------------------------------------------
 
 

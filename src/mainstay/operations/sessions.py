@@ -35,6 +35,7 @@ from mainstay.operations.operation import (
 )
 from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
 from mainstay.operations.runtime_protocols import Runtime, SkillInfo
+from mainstay.trust.seen_content import describe_flow
 
 log = logging.getLogger("mainstay")
 
@@ -403,7 +404,11 @@ async def set_model(caller: Caller, request: SetModel) -> None:
 
 async def show_context(caller: Caller, request: ShowContext) -> ContextView:
     key, _ = await caller.find_session(request.session)
-    return (await (await caller.runtime()).lanes.get(key).load_context_compiler()).describe_context()
+    runtime = await caller.runtime()
+    lane = runtime.lanes.get(key)
+    view = (await lane.load_context_compiler()).describe_context()
+    flow = describe_flow(await lane.load_session(), runtime.services.tools.find_tool)
+    return msgspec.structs.replace(view, flow=flow)
 
 
 async def replay_session(caller: Caller, request: ReplaySession) -> ReplayResult:

@@ -41,6 +41,8 @@ class FetchTool(BuiltInTool):
     timeout_s: float | None = 30.0
     untrusted = True
     sink: bool | tuple[str, ...] = ("url",)
+    private = False  # it reaches public addresses, and those that the owner opened
+    is_read_only = True
     capabilities: tuple[str, ...] = ("net",)
 
     def __init__(

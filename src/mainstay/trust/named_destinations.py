@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from mainstay.trust.requested_actions import is_reply_requested, words_of
+from mainstay.trust.requested_actions import REMOVAL_FAMILY, is_reply_requested, iterate_requests, words_of
 from mainstay.trust.rule_patterns import normalise_path
 from mainstay.trust.user_statements import is_negated, iterate_removal_clauses
 
@@ -46,7 +46,7 @@ _SOURCE_AFTER = re.compile(
     r"|asks|said|says"
     r"|posted|shared|mentioned|created|called|uploaded|commented|reported|proposed|suggested|requested|wants"
     r"|wanted|owes|paid"
-    r"|geschrieben|geschickt|gesagt|gefragt|schrieb|schickte|fragt|\u00e9crit|envoy\u00e9|dit|demand\u00e9"
+    r"|write|say|ask|send|want|need|mean|propose|suggest|geschrieben|geschickt|gesagt|gefragt|schrieb|schickte|fragt|\u00e9crit|envoy\u00e9|dit|demand\u00e9"
     r"|escribi\u00f3|envi\u00f3|dijo"
     r"|ha scritto|ha mandato)\b",
     re.IGNORECASE,
@@ -98,6 +98,20 @@ def is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str =
         if mentions and any(
             is_pronoun or any(start <= at < end for at, _ in mentions)
             for start, end, is_pronoun in iterate_removal_clauses(text)
+        ):
+            return True
+    return False
+
+
+def is_named_in_removal(destination: str, user_texts: Iterable[str], cwd: str = "") -> bool:
+    """Return True if the user asked for this to be removed or cancelled: named in the clause that asks for it, or in a
+    text that asks for `it` to be removed."""
+    for user_text in user_texts:
+        text = unicodedata.normalize("NFC", user_text)
+        mentions = list(_find_mentions(destination, text, cwd, after_removal_verb=True))
+        if mentions and any(
+            clause.refers_back or any(clause.start <= at < clause.end for at, _ in mentions)
+            for clause in iterate_requests(REMOVAL_FAMILY, (text,))
         ):
             return True
     return False

@@ -15,7 +15,7 @@ import msgspec
 from mainstay.core.errors import ConfigError
 from mainstay.core.messages import Message
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.tool_ports import CallDestinations, tool_origin, undeclared_fields
+from mainstay.core.tool_ports import CallDestinations, only_reads, tool_origin, undeclared_fields
 from mainstay.core.tools import parameter_names
 from mainstay.trust.command_patterns import escape_pattern
 from mainstay.trust.destination_evidence import DestinationEvidence
@@ -29,8 +29,13 @@ from mainstay.trust.information_flow import (
     compute_script_reach,
     is_destination_allowed,
 )
-from mainstay.trust.named_destinations import UNKNOWN_DESTINATION, is_named_by_user, is_removal_requested
-from mainstay.trust.requested_actions import find_tool_action, is_action_requested
+from mainstay.trust.named_destinations import (
+    UNKNOWN_DESTINATION,
+    is_named_by_user,
+    is_named_in_removal,
+    is_removal_requested,
+)
+from mainstay.trust.requested_actions import REMOVAL_FAMILY, find_tool_action, is_action_requested
 from mainstay.trust.rule_patterns import is_valid_url_pattern
 from mainstay.trust.rules import (
     ApplicableRules,
@@ -53,6 +58,8 @@ log = logging.getLogger("mainstay")
 
 READ_CAPABILITIES = frozenset(("fs.read", "memory.read"))
 CACHE_MAX = 4096
+NO_DESTINATION = ""  # stands for the effect of a sink that has no destination
+DESTINATION_REPEATS_MAX = 10  # calls of one tool with one destination in a turn, under taint
 _SHOWN_MAX = 3
 _SHOWN_CHARS_MAX = 200
 _SKILL_RULES_SHOWN_MAX = 5
@@ -264,31 +271,12 @@ class Policy:
         )  # removals are held back under taint; checked paths are exempt by name, so that swapping a link gains nothing
         if not reach.sink or not (policy_context.tainted or reach.leaves_workspace):
             return ALLOWED_PROTECTED if guarded else ALLOWED
-        allowed = self._allowed_destinations(policy_context.person)
-        user_texts = policy_context.read_user_texts()
-        is_asked_for = _is_asked_for(call, user_texts, policy_context)
         removals = _removed_destinations(call, reach)
-        unnamed = [
-            destination
-            for destination in reach.destinations
-            if not (
-                is_removal_requested(destination, user_texts, policy_context.cwd)
-                if destination in removals
-                else is_asked_for
-                and is_named_by_user(
-                    destination, user_texts, policy_context.cwd, as_recipient=call.tool.effect != "pure"
-                )
-            )
-            and not is_destination_allowed(destination, allowed, policy_context.cwd)
-            and not (
-                destination in removals and policy_context.is_own_file(posixpath.join(policy_context.cwd, destination))
-            )
-        ]
-        if call.script is None and is_asked_for and (unnamed or not reach.destinations):
-            unnamed, is_requested = _weigh_evidence(call, reach, unnamed, policy_context)
-            if is_requested:
-                return ALLOWED
-        if reach.destinations and not unnamed:
+        is_asked_for = _is_asked_for(call, policy_context)
+        unnamed = self._find_unnamed(call, reach, removals, policy_context, is_asked_for=is_asked_for)
+        if not unnamed:
+            if repeated := _find_repeated_destination(call, reach, context, policy_context):
+                return PolicyVerdict("ask", _explain_repetition(repeated), protect_deletions=guarded)
             return PolicyVerdict("allow", protect_deletions=True, removable_paths=removals) if guarded else ALLOWED
         always = (
             f"{DESTINATION_PREFIX}{escape_pattern(unnamed[0])}"
@@ -298,8 +286,45 @@ class Policy:
         if "sink" in undeclared_fields(call.tool):
             self._warn_undeclared(call.tool)
         return PolicyVerdict(
-            "ask", _explain_flow(reach, unnamed, policy_context), always_rule=always, protect_deletions=guarded
+            "ask",
+            _explain_flow(call, reach, unnamed, policy_context, is_asked_for=is_asked_for),
+            always_rule=always,
+            protect_deletions=guarded,
         )
+
+    def _find_unnamed(
+        self,
+        call: ToolInvocation,
+        reach: CallDestinations,
+        removals: tuple[str, ...],
+        policy_context: PolicyContext,
+        *,
+        is_asked_for: bool,
+    ) -> list[str]:
+        """Return the destinations that neither the user nor the owner named; `NO_DESTINATION` for a call that has none,
+        unless the user asked for it."""
+        allowed = self._allowed_destinations(policy_context.person)
+        user_texts, cwd = policy_context.read_user_texts(), policy_context.cwd
+        removes = _is_removal(call)
+        unnamed = []
+        for destination in reach.destinations:
+            if destination in removals:
+                is_named = is_removal_requested(destination, user_texts, cwd) or policy_context.is_own_file(
+                    posixpath.join(cwd, destination)
+                )
+            elif removes:
+                is_named = is_asked_for and is_named_in_removal(destination, user_texts, cwd)
+            else:
+                is_named = is_asked_for and is_named_by_user(
+                    destination, user_texts, cwd, as_recipient=not only_reads(call.tool)
+                )
+            if not is_named and not is_destination_allowed(destination, allowed, cwd):
+                unnamed.append(destination)
+        if not reach.destinations:
+            unnamed.append(NO_DESTINATION)
+        if call.script is not None or not is_asked_for or not unnamed:
+            return unnamed
+        return _weigh_evidence(call, unnamed, policy_context)
 
     def _warn_undeclared(self, tool: Tool) -> None:
         if tool.name not in self._warned_tools:
@@ -381,29 +406,66 @@ def _removed_destinations(call: ToolInvocation, reach: CallDestinations) -> tupl
     )
 
 
-def _is_asked_for(call: ToolInvocation, user_texts: Sequence[str], policy_context: PolicyContext) -> bool:
+def _is_removal(call: ToolInvocation) -> bool:
+    """Return True for a developer's tool whose name says that it removes something."""
+    return (
+        call.script is None
+        and getattr(call.tool, "reach", None) is None
+        and find_tool_action(call.tool.name) == REMOVAL_FAMILY
+    )
+
+
+def _is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
     """Return False if a tool of the developer acts (its name says how) and the user asked for nothing like that."""
     tool = call.tool
-    if tool.effect == "pure" or call.script is not None or getattr(tool, "reach", None) is not None:
+    if only_reads(tool) or call.script is not None or getattr(tool, "reach", None) is not None:
         return True
-    return is_action_requested(find_tool_action(tool.name), policy_context.read_request_texts(), user_texts)
+    return is_action_requested(
+        find_tool_action(tool.name), policy_context.read_request_texts(), policy_context.read_user_texts()
+    )
 
 
-def _weigh_evidence(
-    call: ToolInvocation, reach: CallDestinations, unnamed: Sequence[str], policy_context: PolicyContext
-) -> tuple[list[str], bool]:
-    """Return the destinations that nothing supports, and whether the user asked for a call without destinations."""
+def _weigh_evidence(call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext) -> list[str]:
+    """Return those of the destinations that nothing in the conversation supports."""
     if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
-        return list(unnamed), False
+        return unnamed
     evidence = DestinationEvidence(
         call,
         SeenContent(policy_context.read_messages(), policy_context.find_tool),
         policy_context.read_request_texts(),
     )
-    if not reach.destinations:
-        return [], evidence.supports_action()
-    only_reads = call.tool.effect == "pure"
-    return [one for one in unnamed if not evidence.supports(one, follows_links=only_reads)], False
+    if unnamed == [NO_DESTINATION]:
+        return [] if evidence.supports_action() else unnamed
+    follows_links = only_reads(call.tool)
+    return [one for one in unnamed if not evidence.supports(one, follows_links=follows_links)]
+
+
+def _find_repeated_destination(
+    call: ToolInvocation, reach: CallDestinations, context: ToolContext, policy_context: PolicyContext
+) -> str:
+    """Return a destination that this turn has reached so often that the number of calls could carry data out."""
+    if len(reach.destinations) == 0 or not reach.leaves_workspace:
+        return ""
+    inputs = []
+    for message in reversed(policy_context.read_messages()):
+        if message.turn != context.turn:
+            break
+        inputs += [earlier.input for earlier in message.calls if earlier.name == call.tool.name]
+    if len(inputs) <= DESTINATION_REPEATS_MAX:
+        return ""
+    for destination in reach.destinations:
+        written = msgspec.json.encode(destination).decode()[1:-1]
+        if sum(written in input for input in inputs) > DESTINATION_REPEATS_MAX:
+            return destination
+    return ""
+
+
+def _explain_repetition(destination: str) -> str:
+    shown = one_line(destination[:_SHOWN_CHARS_MAX])
+    return (
+        f"Content from outside is in this conversation, and this turn has used {shown} {DESTINATION_REPEATS_MAX} times:"
+        " the number of calls can carry data out."
+    )
 
 
 def _start_folder(call: ToolInvocation) -> str:
@@ -411,7 +473,14 @@ def _start_folder(call: ToolInvocation) -> str:
     return folder if isinstance(folder, str) else ""
 
 
-def _explain_flow(reach: CallDestinations, unnamed: Sequence[str], policy_context: PolicyContext) -> str:
+def _explain_flow(
+    call: ToolInvocation,
+    reach: CallDestinations,
+    unnamed: Sequence[str],
+    policy_context: PolicyContext,
+    *,
+    is_asked_for: bool,
+) -> str:
     content = "Content from outside" if policy_context.tainted else "Something private"
     action = f" It {reach.description}." if reach.description else ""
     if undeclared := next((one for one in unnamed if one.startswith(TOOL_PREFIX)), ""):
@@ -420,7 +489,9 @@ def _explain_flow(reach: CallDestinations, unnamed: Sequence[str], policy_contex
             f"{content} is in this conversation, and {name} does not declare whether it sends data out or changes "
             f"something. If it does neither, declare that once: {format_declaration_hint(name)}."
         )
-    if not unnamed:
+    if not is_asked_for:
+        return f"{content} is in this conversation, and the user's request does not ask for {call.tool.name}.{action}"
+    if unnamed == [NO_DESTINATION]:
         return f"{content} is in this conversation, and this would pass it on or act on it.{action}"
     if all(destination == UNKNOWN_DESTINATION for destination in unnamed):
         return f"{content} is in this conversation, and the destination of this is not known before it runs.{action}"

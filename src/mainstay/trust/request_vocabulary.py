@@ -58,7 +58,7 @@ OTHER_VERBS = {
     ),
     "send": (
         r"send(?:e|en|et)|schick(?:e|en|t)?|schreib(?:e|en|t)?|poste?n?|antwort(?:e|en|et)|teil(?:e|en|t)?"
-        r"|leit(?:e|en|et)?|lad(?:e|en)?\b.{1,60}\bein|informiere?n?|sag(?:e|t)?|mail(?:e|t)?|gib|melde|envoie"
+        r"|leit(?:e|en|et)?|lad(?:e|en)?\b.{1,60}\bein|informiere?n?|sag(?:e|t)?|mail(?:e|t)|gib|melde|envoie"
         r"|envoyer|envoyez|écris|écrire|répond(?:s|re|ez)|partage[rz]?|transfère|transférer|invite[rz]?"
         r"|publie[rz]?|préviens|dis|manda[r]?|envía|enviar|escribe|responde[r]?|comparte|compartir|reenvía"
         r"|invita[r]?|publica[r]?|avisa[r]?|dile|invia(?:re)?|rispondi|condividi|inoltra|pubblica|scrivi|envia[r]?"

@@ -61,7 +61,14 @@ _CONFIRMATION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NAME = re.compile(r"(?<=[\s(,@])[A-ZÄÖÜÉÈ][^\W\d_]+")  # a word with a capital letter that does not begin a sentence
+_GERMAN = re.compile(
+    r"\b(?:der|die|das|den|dem|ich|dass|bitte|und|ist|nicht|mir|auf)\b"
+)  # all nouns have capital letters
+_GERMAN_NAME = re.compile(r"\b(?:an|mit|bei|f\u00fcr|von|herrn?|frau)\s+([A-Z\u00c4\u00d6\u00dc][^\W\d_]+)")
 _TOKEN = re.compile(r"[^\W_]+")
+
+
+REMOVAL_FAMILY = "remove"
 
 
 class RequestClause(msgspec.Struct, frozen=True):
@@ -133,7 +140,7 @@ def is_reply_requested(
     for action in actions:
         for clause in iterate_requests(action, texts):
             part = clause.text[clause.start : clause.end]
-            names = {word.casefold() for word in _NAME.findall(part)}
+            names = {word.casefold() for word in (_GERMAN_NAME if _GERMAN.search(part) else _NAME).findall(part)}
             if names and names.isdisjoint(recipient_words):
                 continue
             if names or _GROUP.search(part) or (_REPLY.search(part) and not _ELSEWHERE.search(part)):

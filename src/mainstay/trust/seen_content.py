@@ -14,7 +14,9 @@ import msgspec
 from mainstay.core.memory_tiers import RUNTIME, is_private, is_untrusted
 from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool
-from mainstay.core.tool_ports import undeclared_fields
+from mainstay.core.session import Session
+from mainstay.core.tool_ports import declared_readers, is_declared_private, undeclared_fields
+from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.tool_invocation import iterate_texts
 
 _RESULTS_MAX = 400  # newest results that are examined
@@ -74,7 +76,7 @@ class SeenContent:
         tool = find_tool(part.name)
         declares_source = tool is not None and "untrusted" not in undeclared_fields(tool)
         is_trusted = declares_source and tool is not None and not tool.untrusted and not is_untrusted(part.origin)
-        is_public = tool is not None and getattr(tool, "private", None) is False and not is_private(part.origin)
+        is_public = tool is not None and is_declared_private(tool) is False and not is_private(part.origin)
         arguments = _parse_object(call.input) if call is not None else {}
         result = SeenResult(part.content, arguments, tool, is_trusted, is_public)
         self.results.append(result)
@@ -109,7 +111,7 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 def _find_readers(result: SeenResult) -> frozenset[str]:
     """Return who can read the whole result already, by the fields that its tool declares as `readers`."""
-    names: tuple[str, ...] = getattr(result.tool, "readers", ()) if result.tool is not None else ()
+    names = declared_readers(result.tool) if result.tool is not None else ()
     if not names:
         return frozenset()
     named = [text for name in names for text in iterate_texts(result.arguments.get(name))]
@@ -182,3 +184,25 @@ def _iterate_objects(value: object, index: int, depth: int) -> Iterator[ResultRe
             yield ResultRecord(str(scalars[id_key]) if id_key else "", short, index)
         for item in value.values():
             yield from _iterate_objects(item, index, depth + 1)
+
+
+# --- for people ------------------------------------------------------------------------------------
+
+
+def describe_flow(session: Session, find_tool: Callable[[str], Tool | None]) -> str:
+    """Return what information flow control knows about a conversation, in two sentences; empty if nothing restricts
+    it."""
+    if not session.untrusted:
+        return "Something private was read: sending data out needs approval." if session.private else ""
+    origins = (part.origin for message in session.messages for part in message.parts)
+    first = next((origin.partition(":")[2] for origin in origins if is_untrusted(origin)), "an earlier message")
+    seen = SeenContent(session.messages, find_tool)
+    links = (
+        "Something private was read, too: only links that were there before may be followed."
+        if seen.reader_sets
+        else "Nothing private was read: links in it may be followed."
+    )
+    return (
+        f"Content from outside was read (first: {one_line(first)}): calls that send data or change something need "
+        f"approval, unless you asked for them and named the destination. {links}"
+    )

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.settings import ConfigSection
-from mainstay.core.tool_ports import undeclared_fields
+from mainstay.core.tool_ports import declared_readers, is_declared_private, undeclared_fields
 
 
 class ToolDeclaration(ConfigSection, frozen=True, kw_only=True):
@@ -25,6 +25,18 @@ class ToolDeclaration(ConfigSection, frozen=True, kw_only=True):
             description="Whether a call sends data out or changes something that outlives the session; a list names "
             "the parameters that are destinations."
         ),
+    ] = None
+    private: Annotated[
+        bool | None,
+        Meta(
+            description="Whether its results are private: false for public ones (web pages); true: sending data out "
+            "then needs approval, even before anything untrusted was read. Not declared: they count as private once "
+            "something untrusted was read."
+        ),
+    ] = None
+    readers: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="Parameters, or fields of the result, that name who can read the result already."),
     ] = None
 
 
@@ -42,6 +54,8 @@ class DeclaredTool:
         self.untrusted = tool.untrusted if declaration.untrusted is None else declaration.untrusted
         self.sink = tool.sink if declaration.sink is None else declaration.sink
         self.reach = getattr(tool, "reach", None) if declaration.sink is None else None
+        self.private = is_declared_private(tool) if declaration.private is None else declaration.private
+        self.readers = declared_readers(tool) if declaration.readers is None else declaration.readers
         self.undeclared = tuple(name for name in undeclared_fields(tool) if getattr(declaration, name) is None)
 
     def __getattr__(self, name: str) -> Any:

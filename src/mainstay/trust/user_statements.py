@@ -43,9 +43,14 @@ _NEGATION = re.compile(
     r"|不|别|勿|没|除了|禁止|لا|لم|لن|بدون|عدا",
     re.IGNORECASE,
 )
+# the suffix alone is that of "come" and "time": it counts in a word with a Turkish letter, or for frequent verbs
+_TURKISH_NEGATION = (
+    r"\b(?:(?=\w*[ğışİ])\w+|(?:gönder|gonder|yaz|sil|yolla|ilet|at|et|yap|ver|ara|ekle|kald[ıi]r|oku|a[çc]|de|s[öo]yle))"
+    r"m[ae](?:y[ıi]n(?:[ıi]z)?)?\b"
+)
 # languages in which the negation follows: it may stand anywhere in the sentence
 _LATE_NEGATION = re.compile(
-    r"ない|ません|しないで|ずに|以外|禁止|지\s?마|지\s?말|말고|않|제외|금지|मत|नहीं|\w+m[ae](?:y[ıi]n(?:[ıi]z)?)?\b(?=\s*[.!]?$)"
+    rf"ない|ません|しないで|ずに|以外|禁止|지\s?마|지\s?말|말고|않|제외|금지|मत|नहीं|{_TURKISH_NEGATION}(?=\s*[.!]?$)"
     r"|^\W{0,3}(?:\w+ ){0,2}(?:must|should|may|can|shall|will|is|are|does|do|ought)(?: not|n['\u2019]t| never)\b"
     r"|\b(?:nicht|niemals|niet)\W*$",
     re.IGNORECASE,

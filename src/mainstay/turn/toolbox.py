@@ -18,7 +18,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Effect, Tool, ToolContext
-from mainstay.core.tool_ports import has_third_party_text, tool_origin, undeclared_fields
+from mainstay.core.tool_ports import has_third_party_text, is_declared_private, tool_origin, undeclared_fields
 from mainstay.core.tools import BadArguments
 from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
 from mainstay.turn.client_tool import ClientToolAdapter
@@ -384,7 +384,9 @@ class Toolbox:
         """Build the result: redacted, labelled with its origin, and marked as data if it is untrusted."""
         # the type of a result says nothing about the text of an error
         outside = tool.untrusted or context.untrusted or (is_error and "untrusted" in undeclared_fields(tool))
-        origin = format_origin(tool.name, untrusted=outside, private=context.private)
+        origin = format_origin(
+            tool.name, untrusted=outside, private=context.private or is_declared_private(tool) is True
+        )
         if self._guards is None:
             return ToolResult(call.id, call.name, content, is_error=is_error, origin=origin)
         try:

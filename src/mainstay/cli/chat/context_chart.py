@@ -43,7 +43,8 @@ def draw_context_chart(context: ContextView, columns: int = 80) -> list[StyledLi
         facts = f" {escape_line(name):8} {format_number(tokens):>7} {tokens / whole:5.1%}"
         about = f"  {_SECTION_LABELS.get(name, '')}" if columns >= 60 else ""
         legend.append((("  ", ""), (sign, style), (facts, "default"), (about, "dim")))
-    return [((head, "bold"),), (("  ", ""), *bar), *legend]
+    flow: list[StyledLine] = [((escape_line(context.flow), "yellow"),)] if context.flow else []
+    return [((head, "bold"),), (("  ", ""), *bar), *legend, *flow]
 
 
 def _allocate_columns(amounts: list[int], total: int, width: int) -> list[int]:
