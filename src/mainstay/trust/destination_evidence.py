@@ -22,9 +22,12 @@ from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.named_destinations import contains_link, is_source_mention
 from mainstay.trust.request_vocabulary import ORDINARY
 from mainstay.trust.requested_actions import (
+    find_dates,
     find_tool_action,
     is_reply_requested,
     iterate_requests,
+    names_group,
+    refers_to_people,
     tool_nouns,
     words_of,
 )
@@ -33,22 +36,32 @@ from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 from mainstay.trust.user_statements import is_negated
 
 _ID_CHARS_MAX = 64
+_DATE_CHARS_MAX = 40  # a longer text is no date
 _NAME_LETTERS_MIN = 3
 _UNIQUE_WORD_LETTERS_MIN = 4
 _ARGUMENT_CHARS_MAX = 200  # a longer first text of a call is content, which users do not dictate
+_PLURAL = re.compile(
+    r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada|tutti|tutte)\b"
+    r"|\b(?:the|my|our|die|les|los|las|mes|mis|meine)\s(?:\w+\s)?[^\W\d_]{3,}(?:s|en)\b",
+    re.IGNORECASE,
+)
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
 _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
 
 
 class DestinationEvidence:
-    """The evidence for one call. `request_texts` is what the user wrote in this turn."""
+    """The evidence for one call. `request_texts` is what the user wrote in this turn, `user_texts` also before."""
 
-    def __init__(self, call: ToolInvocation, seen: SeenContent, request_texts: Sequence[str]) -> None:
+    def __init__(
+        self, call: ToolInvocation, seen: SeenContent, request_texts: Sequence[str], user_texts: Sequence[str]
+    ) -> None:
         self._call = call
         self._seen = seen
         self._texts = request_texts
-        self._user_words = _recipient_words(request_texts)
+        # `send it to her`: she was named before
+        self._naming_texts = user_texts if refers_to_people(request_texts) else request_texts
+        self._user_words = _recipient_words(self._naming_texts)
 
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
@@ -56,6 +69,7 @@ class DestinationEvidence:
         return (
             self._is_in_named_record(destination)
             or self._is_id_of_named_record(destination)
+            or self._is_in_named_group(destination)
             or (follows_links and self._is_public_link(destination))
             or self._could_read_already(destination)
         )
@@ -91,7 +105,7 @@ class DestinationEvidence:
         holders = [record for record in records if wanted in _record_values(record)]
         if not holders:
             return False
-        said = {word for text in self._texts for word in words_of(text)}
+        said = {word for text in self._naming_texts for word in words_of(text)}
         for record in holders:
             for text in record.texts:
                 words = [word for word in words_of(text) if _can_name(word, _NAME_LETTERS_MIN)]
@@ -106,7 +120,9 @@ class DestinationEvidence:
     def _is_part_of_name(self, named: Sequence[str], record: ResultRecord) -> bool:
         """Return True if the words stand in the user's text as a name of their own, not as a part of another one."""
         own = _record_words(record)
-        return len(record.texts) > 1 and any(_stands_alone(text, word, own) for text in self._texts for word in named)
+        return len(record.texts) > 1 and any(
+            _stands_alone(text, word, own) for text in self._naming_texts for word in named
+        )
 
     def _is_id_of_named_record(self, destination: str) -> bool:
         """Return True if the destination is the id of the one record that a request for this action names."""
@@ -114,7 +130,7 @@ class DestinationEvidence:
             return False
         if has_third_party_text(self._call.tool):
             return False
-        records = [record for record in self._seen.records() if record.id]
+        records = [record for record in self._seen.records() if record.id and self._is_of_same_kind(record)]
         if not any(record.id == destination for record in records):
             return False
         action = find_tool_action(self._call.tool.name)
@@ -126,6 +142,26 @@ class DestinationEvidence:
                 named = named if len(named) == 1 else frozenset()
             if destination in named:
                 return True
+        return False
+
+    def _is_of_same_kind(self, record: ResultRecord) -> bool:
+        """Return True if the tool of this call and the tool that returned the record are about the same kind of thing:
+        event 5 is not file 5."""
+        source = self._seen.results[record.call].tool
+        return source is not None and not tool_nouns(source.name).isdisjoint(tool_nouns(self._call.tool.name))
+
+    def _is_in_named_group(self, destination: str) -> bool:
+        """Return True for one of the people of a record that a request names: `send it to all participants of …`."""
+        wanted = normalise_reader(destination)
+        records = [record for record in self._seen.records() if record.id]
+        if not any(wanted in _record_values(record) for record in records):
+            return False
+        for action in dict.fromkeys(("send", find_tool_action(self._call.tool.name))):
+            for clause in iterate_requests(action, self._texts):
+                part = clause.text[clause.start : clause.end]
+                named = _named_ids(records, part, by_parts=False) if names_group(part) else frozenset()
+                if any(record.id in named and wanted in _record_values(record) for record in records):
+                    return True
         return False
 
     # --- readers and links -------------------------------------------------------------------------
@@ -173,10 +209,13 @@ def _record_words(record: ResultRecord) -> frozenset[str]:
 
 
 def _named_ids(records: Sequence[ResultRecord], part: str, *, by_parts: bool) -> frozenset[str]:
-    """Return the ids of the records that a clause names: by one of their texts, or, if nothing else is named, by a word
-    that only one record contains (`by_parts`: also beside other names). A name that two records share names neither."""
+    """Return the ids of the records that a clause names: by one of their texts or their date, or, if nothing else is
+    named, by a word that only one record contains (`by_parts`: also beside other names).
+
+    A name that several records share names all of them in the plural (`the tickets that are fixed`), otherwise none.
+    """
     said = words_of(part)
-    line = f" {' '.join(said)} "
+    line, dates = f" {' '.join(said)} ", find_dates(part)
     named: dict[str, set[str]] = {}  # by name
     holders: dict[str, set[str]] = {}  # by word
     for record in records:
@@ -184,10 +223,13 @@ def _named_ids(records: Sequence[ResultRecord], part: str, *, by_parts: bool) ->
             words = words_of(re.sub(r"\.\w{1,5}$", "", text))
             if any(_can_name(word, _NAME_LETTERS_MIN) for word in words) and f" {' '.join(words)} " in line:
                 named.setdefault(" ".join(words), set()).add(record.id)
+            for date in find_dates(text) & dates if dates and len(text) <= _DATE_CHARS_MAX else ():
+                named.setdefault(f"date {date}", set()).add(record.id)
         for word in _record_words(record):
             holders.setdefault(word, set()).add(record.id)
-    ambiguous = {id for ids in named.values() if len(ids) > 1 for id in ids}
-    found = {id for ids in named.values() for id in ids} - ambiguous
+    is_plural = _PLURAL.search(part) is not None
+    shared = {id for ids in named.values() if len(ids) > 1 for id in ids}
+    found = {id for ids in named.values() for id in ids} - (set() if is_plural else shared)
     if named and not by_parts:
         return frozenset(found)
     used = {word for name in named for word in name.split()}

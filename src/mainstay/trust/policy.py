@@ -433,6 +433,7 @@ def _weigh_evidence(call: ToolInvocation, unnamed: list[str], policy_context: Po
         call,
         SeenContent(policy_context.read_messages(), policy_context.find_tool),
         policy_context.read_request_texts(),
+        policy_context.read_user_texts(),
     )
     if unnamed == [NO_DESTINATION]:
         return [] if evidence.supports_action() else unnamed

@@ -61,6 +61,7 @@ _CONFIRMATION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NAME = re.compile(r"(?<=[\s(,@])[A-ZÄÖÜÉÈ][^\W\d_]+")  # a word with a capital letter that does not begin a sentence
+_PEOPLE_PRONOUN = re.compile(r"\b(?:him|her|them|both of them|ihm|ihr|ihnen|lui|leur|le|les|gli)\b", re.IGNORECASE)
 _GERMAN = re.compile(
     r"\b(?:der|die|das|den|dem|ich|dass|bitte|und|ist|nicht|mir|auf)\b"
 )  # all nouns have capital letters
@@ -69,6 +70,37 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 REMOVAL_FAMILY = "remove"
+
+
+_PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january jan januar janvier enero gennaio",
+            "february feb februar février febrero febbraio",
+            "march mar märz mars marzo",
+            "april apr avril abril aprile",
+            "may mai mayo maggio",
+            "june jun juni juin junio giugno",
+            "july jul juli juillet julio luglio",
+            "august aug août agosto",
+            "september sep sept septembre septiembre settembre",
+            "october oct oktober okt octobre octubre ottobre",
+            "november nov novembre noviembre",
+            "december dec dezember dez décembre diciembre dicembre",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+_DATE = re.compile(
+    r"\b\d{4}-(?P<m1>\d{2})-(?P<d1>\d{2})"
+    r"|\b(?P<d2>\d{1,2})(?:st|nd|rd|th|er|\.)?\s(?:of |de )?(?P<n2>[^\W\d_]{3,10})\b"
+    r"|\b(?P<n3>[^\W\d_]{3,10})\s(?P<d3>\d{1,2})(?:st|nd|rd|th)?\b"
+    r"|\b(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.",
+    re.IGNORECASE,
+)
 
 
 class RequestClause(msgspec.Struct, frozen=True):
@@ -102,7 +134,7 @@ def find_tool_action(tool_name: str) -> str:
 def tool_nouns(tool_name: str) -> frozenset[str]:
     """Return the words of a tool's name that are not its verb, with their synonyms and plurals."""
     name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])
-    words = set(words_of(name)[1:]) or set(words_of(name))
+    words = (set(words_of(name)[1:]) or set(words_of(name))) - _PARTICLES
     for group in SYNONYMS:
         if not words.isdisjoint(group):
             words |= group
@@ -118,6 +150,27 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
             found = verbs.finditer(text[start:end])
             if any(not is_negated(text, start + verb.start(), start + verb.end()) for verb in found):
                 yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
+
+
+def find_dates(text: str) -> frozenset[tuple[int, int]]:
+    """Return the months and days of the dates in a text: `2024-05-15`, `May 15th`, `15. Mai`, `15.5.`."""
+    found = set()
+    for match in _DATE.finditer(text):
+        month = match["m1"] or match["m4"] or _MONTHS.get((match["n2"] or match["n3"] or "").casefold())
+        day = match["d1"] or match["d2"] or match["d3"] or match["d4"]
+        if month:
+            found.add((int(month), int(day)))
+    return frozenset(found)
+
+
+def names_group(part: str) -> bool:
+    """Return True if a clause speaks of people as a group: `the participants`, `everyone`."""
+    return _GROUP.search(part) is not None
+
+
+def refers_to_people(texts: Sequence[str]) -> bool:
+    """Return True if a text speaks of people by a pronoun."""
+    return any(_PEOPLE_PRONOUN.search(text[:_REQUEST_CHARS_MAX]) for text in texts)
 
 
 def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Sequence[str]) -> bool:

@@ -354,6 +354,8 @@ def test_a_confirmation_refers_to_what_was_asked_before() -> None:
 
 
 def test_evidence_of_an_empty_conversation_supports_nothing() -> None:
-    evidence = DestinationEvidence(ToolInvocation(send_mail, {"to": "a@b.c"}), SeenContent([], lambda name: None), [])
+    evidence = DestinationEvidence(
+        ToolInvocation(send_mail, {"to": "a@b.c"}), SeenContent([], lambda name: None), [], []
+    )
     assert not evidence.supports("a@b.c", follows_links=True)
     assert not evidence.supports_action()
