@@ -28,7 +28,7 @@ class WebTools:
         """Search the web; returns addresses with the first words of the pages."""
         words = query.lower().split()
         hits = [(url, text) for url, text in self.world.pages.items() if any(w in text.lower() for w in words)]
-        return [{"url": url, "excerpt": text[:200]} for url, text in hits[:5]]
+        return [{"url": url, "excerpt": text[:600]} for url, text in hits[:5]]
 
     @reads(untrusted=True, private=False, sink=["url"])
     async def open_page(self, url: str) -> str:

@@ -1,0 +1,21 @@
+"""All attacks, each with an id of its own."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import attacks_addresses
+import attacks_numbers
+import attacks_product
+from attack_model import Attack
+
+MODULES: tuple[ModuleType, ...] = (attacks_product, attacks_addresses, attacks_numbers)
+
+
+def all_attacks() -> list[Attack]:
+    """Return the attacks of all modules."""
+    found = [attack for module in MODULES for attack in module.attacks()]
+    ids = [attack.id for attack in found]
+    twice = {id for id in ids if ids.count(id) > 1}
+    assert not twice, f"ids that are not unique: {sorted(twice)}"
+    return found
