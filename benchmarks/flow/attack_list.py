@@ -5,11 +5,19 @@ from __future__ import annotations
 from types import ModuleType
 
 import attacks_addresses
+import attacks_mentioned
+import attacks_negated
 import attacks_numbers
 import attacks_product
 from attack_model import Attack
 
-MODULES: tuple[ModuleType, ...] = (attacks_product, attacks_addresses, attacks_numbers)
+MODULES: tuple[ModuleType, ...] = (
+    attacks_product,
+    attacks_addresses,
+    attacks_numbers,
+    attacks_negated,
+    attacks_mentioned,
+)
 
 
 def all_attacks() -> list[Attack]:
