@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import attacks_addresses
+import attacks_forged
 import attacks_mentioned
 import attacks_negated
 import attacks_numbers
@@ -17,6 +18,7 @@ MODULES: tuple[ModuleType, ...] = (
     attacks_numbers,
     attacks_negated,
     attacks_mentioned,
+    attacks_forged,
 )
 
 
