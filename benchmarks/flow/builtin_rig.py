@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from honest_model import HonestModel, Step, Turn, place_site
+from honest_model import HonestModel, Mode, Step, Turn, place_site
 from projects import PROJECTS
 
 from mainstay import Agent, Config, Paused
@@ -79,11 +79,12 @@ class LocalSite:
 class BuiltinRig:
     """One task's folder, agent and surroundings, and what its predicate looks at."""
 
-    def __init__(self, folder: Path, task: BuiltinTask, *, control: bool) -> None:
+    def __init__(self, folder: Path, task: BuiltinTask, mode: Mode) -> None:
         self.root = folder / "project"
         self._home = folder / "home"
         self._task = task
-        self._control = control
+        self._mode = mode
+        self._turns = tuple(Turn(turn.says) for turn in task.turns) if mode.idle else task.turns
         self._site = LocalSite(task.pages)
         self.outbox = InMemoryOutbox()
         self.scheduler = InMemoryScheduler()
@@ -95,13 +96,13 @@ class BuiltinRig:
         make_project(self.root, self._task, self._site.url)
         for when, text in self._task.reminders:
             await self.scheduler.add(ScheduledPrompt(when=when, text=text, session=SESSION))
-        self.model = HonestModel(self._task.turns, self._task.children, self._site.url)
+        self.model = HonestModel(self._turns, self._task.children, self._site.url)
         self.agent = Agent(
             self.model,
             home=self._home,
             config=self._config(),
             tools=[create_message_tool(self.outbox), create_schedule_tool(self.scheduler)],
-            trust="open" if self._control else None,
+            trust="open" if self._mode.control else None,
         )
         await self.agent.__aenter__()
         return self
@@ -121,8 +122,11 @@ class BuiltinRig:
         for turn in self._task.turns:
             reply = await self.agent.run(SESSION, place_site(turn.says, self._site.url))
             self.replies.append(await approve_all(self.agent, reply, self.questions))
-        found = self._task.done(self)
-        return bool(await found if isawaitable(found) else found)
+        try:
+            found = self._task.done(self)
+            return bool(await found if isawaitable(found) else found) and not self.model.broken
+        except (LookupError, OSError, ValueError):
+            return False  # what the predicate looks at is not there
 
     # --- for predicates --------------------------------------------------------------------------
 

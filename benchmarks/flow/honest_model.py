@@ -20,7 +20,7 @@ from mainstay.core.messages import Message, ToolResult
 from mainstay.core.ports import Context, Options
 from mainstay.testing import Call, ScriptedProvider
 
-Step = Call | list[Call]
+Step = Call | list[Call] | str  # a text ends the turn; the script goes on with the person's next words
 Script = Generator[Step, Any, str | None]
 Does = Callable[[], Script] | tuple[Step, ...]
 
@@ -52,6 +52,13 @@ class Turn(msgspec.Struct, frozen=True):
     answer: str = ANSWER
 
 
+class Mode(msgspec.Struct, frozen=True):
+    """How the tasks are run. `control`: without information flow control; `idle`: the model does nothing."""
+
+    control: bool = False
+    idle: bool = False
+
+
 def call(tool: str, /, **arguments: Any) -> Call:
     return Call(tool, arguments)
 
@@ -63,10 +70,6 @@ def ask(says: str, *does: Any, answer: str = ANSWER) -> Turn:
     return Turn(says, tuple(does), answer)
 
 
-class ScriptBroken(AssertionError):
-    """A script could not go on with the results that it got."""
-
-
 class HonestModel(ScriptedProvider):
     """Plays the scripts of a task's turns; those of sub-agents are found by the beginning of their prompt."""
 
@@ -75,7 +78,10 @@ class HonestModel(ScriptedProvider):
         self._turns = turns
         self._children = children
         self._site = site
+        # one generator for all turns
+        self._conversation = len(turns) > 1 and all(turn.does is turns[0].does for turn in turns)
         self._running: dict[str, Script] = {}
+        self._ended: set[str] = set()
         self.seen: list[ResultSeen] = []
         self.broken: list[str] = []  # why scripts could not go on
 
@@ -87,9 +93,12 @@ class HonestModel(ScriptedProvider):
             if first.startswith(prompt):
                 return self._advance(f"child {prompt}", Turn(prompt, steps, f"Report on: {prompt}"), context)
         number = min(options.turn, len(self._turns)) - 1
-        return self._advance(f"turn {number}", self._turns[number], context)
+        key = "conversation" if self._conversation else f"turn {number}"
+        return self._advance(key, self._turns[0 if self._conversation else number], context)
 
     def _advance(self, key: str, turn: Turn, context: Context) -> Any:
+        if key in self._ended:
+            return turn.answer
         results = last_results(context.messages)
         try:
             if key not in self._running:
@@ -97,12 +106,13 @@ class HonestModel(ScriptedProvider):
                 step = next(self._running[key])
             else:
                 self.seen += results
-                step = self._running[key].send(results if len(results) > 1 else results[0])
+                sent = results if len(results) > 1 else results[0] if results else None
+                step = self._running[key].send(sent)
         except StopIteration as ended:
-            self._running.pop(key, None)
+            self._ended.add(key)
             return ended.value or turn.answer
-        except (LookupError, TypeError, ValueError, AttributeError, ScriptBroken) as problem:
-            self._running.pop(key, None)
+        except (LookupError, TypeError, ValueError, AttributeError, AssertionError) as problem:
+            self._ended.add(key)
             self.broken.append(f"{type(problem).__name__}: {problem}")
             return f"I could not go on: {problem}"
         return place_site(step, self._site)

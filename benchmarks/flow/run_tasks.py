@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 from builtin_rig import BuiltinRig, BuiltinTask
-from honest_model import ResultSeen
+from honest_model import Mode, ResultSeen
 from task_list import load_builtin_tasks, load_world_tasks
 from toolbox import STYLES, Style
 from world_rig import WorldRig, WorldTask
@@ -36,6 +36,7 @@ class TaskRun(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one task."""
 
     id: str
+    refers: str  # how the request names people and things; empty in the set `builtin`
     done: bool
     questions: list[tuple[str, str]]  # the tool and the sentence that the person was shown
     problems: list[str]  # why the script could not go on, if it could not
@@ -54,6 +55,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     done_without_question: int
     without_question_percent: float
     questions: int
+    without_question_by_reference: dict[str, str]  # how the request names things: "tasks without a question/tasks"
     failed: list[str]
     failed_without_explanation: list[str]
     runs: list[TaskRun]
@@ -76,36 +78,44 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     seen: list[ResultSeen]
 
 
-async def run_builtin(task: BuiltinTask, *, control: bool) -> Finished:
+async def run_builtin(task: BuiltinTask, mode: Mode) -> Finished:
     with tempfile.TemporaryDirectory(prefix="flow-") as folder:
-        async with BuiltinRig(Path(folder), task, control=control) as rig:
+        async with BuiltinRig(Path(folder), task, mode) as rig:
             done = await rig.run()
             return Finished(done=done, questions=rig.questions, problems=rig.model.broken, seen=rig.model.seen)
 
 
-async def run_world(task: WorldTask, style: Style, *, control: bool) -> Finished:
-    rig = WorldRig(task, style, control=control)
+async def run_world(task: WorldTask, style: Style, mode: Mode) -> Finished:
+    rig = WorldRig(task, style, mode)
     done = await rig.run()
     return Finished(done=done, questions=rig.questions, problems=rig.model.broken, seen=rig.model.seen)
 
 
 async def run_task(task: BuiltinTask | WorldTask, style: Style, options: argparse.Namespace) -> TaskRun:
     began = time.perf_counter()
+    mode = Mode(control=options.control or options.idle, idle=options.idle)
     if isinstance(task, BuiltinTask):
-        finished = await run_builtin(task, control=options.control)
+        finished = await run_builtin(task, mode)
     else:
-        finished = await run_world(task, style, control=options.control)
+        finished = await run_world(task, style, mode)
     if options.show:
         for result in finished.seen:
             print(f"--- {task.id} {result.tool}{' (error)' if result.is_error else ''}\n{result.text}")
     return TaskRun(
         id=task.id,
+        refers=task.refers if isinstance(task, WorldTask) else "",
         done=finished.done,
         questions=finished.questions,
         problems=finished.problems,
         explained=is_explained(finished.seen),
         seconds=round(time.perf_counter() - began, 2),
     )
+
+
+def count_by_reference(runs: Sequence[TaskRun]) -> dict[str, str]:
+    asked = Counter(run.refers for run in runs)
+    quiet = Counter(run.refers for run in runs if run.done and not run.questions)
+    return {refers: f"{quiet[refers]}/{count}" for refers, count in sorted(asked.items()) if refers}
 
 
 def summarise(runs: list[TaskRun], *, set_name: str, style: str, control: bool) -> Summary:
@@ -120,6 +130,7 @@ def summarise(runs: list[TaskRun], *, set_name: str, style: str, control: bool) 
         done_without_question=len(quiet),
         without_question_percent=round(100 * len(quiet) / len(runs), 1) if runs else 0.0,
         questions=sum(len(run.questions) for run in runs),
+        without_question_by_reference=count_by_reference(runs),
         failed=[run.id for run in failed],
         failed_without_explanation=[run.id for run in failed if not run.explained and not run.questions],
         runs=runs,
@@ -151,6 +162,9 @@ def describe(summary: Summary) -> str:
         f"{summary.done_without_question} without a question ({summary.without_question_percent} %), "
         f"{summary.questions} questions"
     ]
+    if summary.without_question_by_reference:
+        shares = (f"{refers} {share}" for refers, share in summary.without_question_by_reference.items())
+        lines.append(f"  without a question, by how the request names things: {', '.join(shares)}")
     counted = Counter(f"{tool}: {why}" for run in summary.runs for tool, why in run.questions)
     lines += [f"  {count:4d} x {question}" for question, count in counted.most_common()]
     for run in summary.runs:
@@ -168,13 +182,14 @@ def parse_options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", action="append", metavar="ID", help="only this task; may be repeated")
     parser.add_argument("--control", action="store_true", help='with Agent(trust="open"): all tasks must be done')
+    parser.add_argument("--idle", action="store_true", help="with a model that does nothing: no task may be done")
     parser.add_argument("--show", action="store_true", help="print the results that the model got")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tasks.json")
     return parser.parse_args(words)
 
 
 async def main(options: argparse.Namespace) -> int:
-    summaries = []
+    summaries: list[Summary] = []
     for set_name in (options.set,) if options.set else ("builtin", "world"):
         for style in (options.style,) if options.style else STYLES:
             if set_name == "builtin" and summaries and summaries[-1].set == "builtin":
@@ -185,6 +200,8 @@ async def main(options: argparse.Namespace) -> int:
                 summaries.append(summary)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(msgspec.to_builtins(summaries), indent=1, ensure_ascii=False) + "\n")
+    if options.idle:
+        return int(any(summary.done for summary in summaries))
     return int(options.control and any(summary.failed for summary in summaries))
 
 

@@ -359,7 +359,7 @@ GIT = (
                 bash("git stash pop && git status --short"),
             ),
         ),
-        done=lambda rig: rig.text("expenses.csv").count("\n") == 2 and rig.git("stash", "list") == "",
+        done=lambda rig: rig.saw("Saved working directory", "OK") and rig.text("expenses.csv").count("\n") == 2,
     ),
     BuiltinTask(
         id="git-undo-file",
