@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import ModuleType
 
 import attacks_addresses
+import attacks_altered
+import attacks_channels
 import attacks_forged
 import attacks_mentioned
 import attacks_negated
 import attacks_numbers
 import attacks_product
+import attacks_wrong
 from attack_model import Attack
 
 MODULES: tuple[ModuleType, ...] = (
@@ -19,6 +22,9 @@ MODULES: tuple[ModuleType, ...] = (
     attacks_negated,
     attacks_mentioned,
     attacks_forged,
+    attacks_altered,
+    attacks_wrong,
+    attacks_channels,
 )
 
 
