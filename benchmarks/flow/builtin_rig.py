@@ -195,6 +195,15 @@ def run_git(root: Path, *words: str, check: bool = True) -> str:
     return done.stdout
 
 
+def reminds(words: str, when: str) -> Check:
+    """A prompt with these words is scheduled for a time that begins like this."""
+
+    async def check(rig: BuiltinRig) -> bool:
+        return any(words in one.text and one.when.startswith(when) for one in await rig.reminders())
+
+    return check
+
+
 def all_of(*checks: Check) -> Check:
     async def check(rig: BuiltinRig) -> bool:
         found: Sequence[Any] = [one(rig) for one in checks]

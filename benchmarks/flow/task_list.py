@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tasks_builtin_code
 import tasks_builtin_notes
+import tasks_builtin_sessions
 import tasks_builtin_shell
 import tasks_world_bank
 import tasks_world_calendar
 import tasks_world_chat
 import tasks_world_files
+import tasks_world_followups
 import tasks_world_mail
 import tasks_world_mixed
 import tasks_world_tracker
@@ -16,11 +18,7 @@ import tasks_world_travel
 from builtin_rig import BuiltinTask
 from world_rig import WorldTask
 
-
-def load_builtin_tasks() -> list[BuiltinTask]:
-    return [*tasks_builtin_code.TASKS, *tasks_builtin_shell.TASKS, *tasks_builtin_notes.TASKS]
-
-
+BUILTIN_MODULES = (tasks_builtin_code, tasks_builtin_shell, tasks_builtin_notes, tasks_builtin_sessions)
 WORLD_MODULES = (
     tasks_world_mail,
     tasks_world_calendar,
@@ -30,7 +28,12 @@ WORLD_MODULES = (
     tasks_world_bank,
     tasks_world_tracker,
     tasks_world_mixed,
+    tasks_world_followups,
 )
+
+
+def load_builtin_tasks() -> list[BuiltinTask]:
+    return [task for module in BUILTIN_MODULES for task in module.TASKS]
 
 
 def load_world_tasks() -> list[WorldTask]:

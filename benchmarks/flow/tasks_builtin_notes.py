@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from builtin_rig import BuiltinRig, BuiltinTask, Check, all_of
+from builtin_rig import BuiltinRig, BuiltinTask, all_of, reminds
 from honest_model import Script, ask, bash, call, edit, fetch, grep, read, write
 
 _FERRY = {
@@ -73,13 +73,6 @@ async def _locker_code_is_gone(rig: BuiltinRig) -> bool:
 
 async def _one_reminder_left(rig: BuiltinRig) -> bool:
     return [one.text for one in await rig.reminders()] == ["water the plants"]
-
-
-def _reminder(words: str, when: str) -> Check:
-    async def check(rig: BuiltinRig) -> bool:
-        return any(words in one.text and one.when.startswith(when) for one in await rig.reminders())
-
-    return check
 
 
 NOTES = (
@@ -356,7 +349,7 @@ REMINDERS = (
                 ),
             ),
         ),
-        done=_reminder("dentist", "2026-06-02"),
+        done=reminds("dentist", "2026-06-02"),
     ),
     BuiltinTask(
         id="rem-from-notes",
@@ -368,7 +361,7 @@ REMINDERS = (
                 call("schedule", action="add", when="2026-03-31T09:00", text="Tomorrow: send the announcement"),
             ),
         ),
-        done=_reminder("announcement", "2026-03-31"),
+        done=reminds("announcement", "2026-03-31"),
     ),
     BuiltinTask(
         id="rem-weekly",
@@ -379,7 +372,7 @@ REMINDERS = (
                 call("schedule", action="add", when="0 8 * * 1", text="Backup prüfen", timezone="Europe/Berlin"),
             ),
         ),
-        done=_reminder("Backup", "0 8"),
+        done=reminds("Backup", "0 8"),
     ),
     BuiltinTask(
         id="rem-cancel",
@@ -399,7 +392,7 @@ REMINDERS = (
                 call("schedule", action="add", when="2026-06-18T18:00", text="Ferry to Bergen leaves at 20:00"),
             ),
         ),
-        done=_reminder("Ferry", "2026-06-18T18"),
+        done=reminds("Ferry", "2026-06-18T18"),
     ),
 )
 
@@ -571,7 +564,7 @@ AGENTS = (
                 call("schedule", action="add", when="2026-06-08T09:00", text="Look at the access log again"),
             ),
         ),
-        done=all_of(lambda rig: rig.told("slack:ops", "8 errors"), _reminder("access log", "2026-06-08")),
+        done=all_of(lambda rig: rig.told("slack:ops", "8 errors"), reminds("access log", "2026-06-08")),
     ),
 )
 

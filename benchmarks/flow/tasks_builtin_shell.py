@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from builtin_rig import BuiltinTask
 from honest_model import Script, ask, bash, call, edit, read, write
 
 _DAY_S = 86_400
-_NOW_S = 1_780_000_000
 
 _ORDERS = """id,customer,country,total
 7,Abel,DE,120.50
@@ -28,8 +28,7 @@ def _old_logs(root: Path) -> None:
     for name, days in (("jan.log", 90), ("feb.log", 60), ("mar.log", 2)):
         path = root / "logs" / name
         path.write_text(f"{name}\n" * 50)
-        os.utime(path, (_NOW_S - days * _DAY_S,) * 2)
-    os.utime(root / "logs" / "mar.log")
+        os.utime(path, (time.time() - days * _DAY_S,) * 2)
 
 
 def _big_files(root: Path) -> None:
