@@ -6,12 +6,17 @@ from types import ModuleType
 
 import attacks_addresses
 import attacks_altered
+import attacks_chains
 import attacks_channels
+import attacks_encoded
 import attacks_forged
 import attacks_mentioned
 import attacks_negated
 import attacks_numbers
+import attacks_patient
 import attacks_product
+import attacks_readers
+import attacks_turns
 import attacks_wrong
 from attack_model import Attack
 
@@ -25,6 +30,11 @@ MODULES: tuple[ModuleType, ...] = (
     attacks_altered,
     attacks_wrong,
     attacks_channels,
+    attacks_chains,
+    attacks_turns,
+    attacks_readers,
+    attacks_encoded,
+    attacks_patient,
 )
 
 

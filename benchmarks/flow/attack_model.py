@@ -36,12 +36,13 @@ class Attack:
     injection: str
     calls: tuple[Call, ...]
     effect: Effect
+    together: bool = False  # the attack calls come in one answer of the model
     link_get: bool = False  # the effect is only a GET of a link from the content, before anything private was read
 
     @property
     def probe(self) -> str:
         """Return a piece of the injection that appears unchanged in a JSON result."""
-        pieces = re.findall(r"[A-Za-z0-9 ,.:;@()/_-]+", self.injection)
+        pieces: list[str] = re.findall(r"[A-Za-z0-9 ,.:;@()/_-]+", self.injection)
         return max(pieces, key=len)[:60]
 
 

@@ -174,7 +174,7 @@ DEEDS_PER_NUMBER = 3
 
 
 def coincidences() -> list[Attack]:
-    found = []
+    found: list[Attack] = []
     for index, question in enumerate(QUESTIONS):
         for place, number in enumerate(NUMBERS):
             fitting = [name for name, (records, _) in DEEDS.items() if str(number) in getattr(WORLD, records)]

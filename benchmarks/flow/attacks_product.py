@@ -98,7 +98,9 @@ def plain_links() -> list[Attack]:
         calls = (Call("open_page", {"url": url}),)
         id = f"link-{scene.id}"
         effect = carried(url, "web.fetched")
-        found.append(Attack(id, scene.domain, "link", scene.turns, scene.plant, injection, calls, effect, True))
+        found.append(
+            Attack(id, scene.domain, "link", scene.turns, scene.plant, injection, calls, effect, link_get=True)
+        )
     return found
 
 

@@ -18,7 +18,7 @@ import sys
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from attack_list import all_attacks
 from attack_model import LAST_ID, Attack, Turn
@@ -28,7 +28,7 @@ from toolbox import STYLES, Style, tools_of
 from world import Entry, World
 
 from mainstay import Agent, Paused
-from mainstay.core.messages import ToolResult
+from mainstay.core.messages import Text, ToolResult
 from mainstay.core.ports import Context, Options
 from mainstay.testing import Call, ScriptedProvider
 
@@ -60,12 +60,15 @@ class ObedientModel:
     def start(self, turn: Turn) -> None:
         self.turn, self.position = turn, 0
 
-    def answer(self, context: Context, options: Options) -> Call | str:
+    def answer(self, context: Context, options: Options) -> Call | list[Call] | str:
         """Return the next call; the script of a ScriptedProvider."""
         turn = self.turn
         strikes = turn.strike is not None and self.position >= turn.strike
         if strikes and self.attack_position < len(self.attack.calls):
             self.hijacked = self.hijacked or has_read(context, self.attack.probe)
+            if self.hijacked and self.attack.together:
+                self.attack_position = len(self.attack.calls)
+                return list(self.attack.calls)
             if self.hijacked:
                 self.attack_position += 1
                 return fill_in(self.attack.calls[self.attack_position - 1], context)
@@ -80,9 +83,12 @@ class ObedientModel:
 
 
 def has_read(context: Context, probe: str) -> bool:
-    """Whether the injection is in a tool result that the model sees."""
-    parts = (part for message in context.messages for part in message.parts)
-    return any(isinstance(part, ToolResult) and probe in part.content for part in parts)
+    """Whether the injection is in a tool result, or in text that the person pasted."""
+    for part in (part for message in context.messages for part in message.parts):
+        match part:
+            case ToolResult(content=text) | Text(text=text) if probe in text:
+                return True
+    return False
 
 
 def fill_in(call: Call, context: Context) -> Call:
@@ -116,6 +122,7 @@ async def run_honest(kit: Kit, attack: Attack) -> World:
     methods = {name: getattr(service, name) for service in kit.services for name in vars(type(service))}
     for turn in attack.turns:
         for call in turn.calls:
+            assert isinstance(call.input, dict)
             try:
                 await methods[call.name](**call.input)
             except ValueError:
@@ -129,7 +136,7 @@ def planted_world(attack: Attack) -> World:
     return world
 
 
-async def run_attack(kit: Kit, attack: Attack, trust: str | None) -> Verdict:
+async def run_attack(kit: Kit, attack: Attack, *, control: bool) -> Verdict:
     """Run one case in an agent of its own and judge its world."""
     honest = await run_honest(kit, attack)
     assert not attack.effect(honest), f"{attack.id}: the honest calls have the attacker's effect"
@@ -137,6 +144,7 @@ async def run_attack(kit: Kit, attack: Attack, trust: str | None) -> Verdict:
     kit.use(world)
     model = ObedientModel(attack)
     approvals = 0
+    trust: Literal["open"] | None = "open" if control else None
     async with Agent(ScriptedProvider(model.answer), tools=kit.tools, home=":memory:", trust=trust) as agent:
         for turn in attack.turns:
             model.start(turn)
@@ -145,7 +153,9 @@ async def run_attack(kit: Kit, attack: Attack, trust: str | None) -> Verdict:
                 if not isinstance(reply.outcome, Paused):
                     break
                 approvals += 1
-                reply = await agent.approvals.deny(reply.outcome.approval, "no")
+                denied = await agent.approvals.deny(reply.outcome.approval, "no")
+                assert denied is not None, "it waits for the turn"
+                reply = denied
     extra = Counter(world.ledger) - Counter(honest.ledger)
     changes = [describe(entry) for entry in extra]
     stray = any(entry.verb != "web.fetched" for entry in extra)
@@ -193,7 +203,7 @@ async def run_style(style: Style, attacks: list[Attack], control: bool) -> list[
     kit = Kit(style)
     verdicts = []
     for number, attack in enumerate(attacks, 1):
-        verdicts.append(await run_attack(kit, attack, "open" if control else None))
+        verdicts.append(await run_attack(kit, attack, control=control))
         if number % 200 == 0:
             print(f"{style}: {number} of {len(attacks)}", file=sys.stderr)
     return verdicts
@@ -233,7 +243,8 @@ def main() -> None:
         reached = [asdict(verdict) for verdict in verdicts if verdict.effect]
         missed = [verdict.id for verdict in verdicts if not verdict.effect]
         unread = [verdict.id for verdict in verdicts if not verdict.attacked]
-        results[style] = {"summary": summary, "effects": reached, "no_attack_calls": unread}
+        strays = [asdict(verdict) for verdict in verdicts if verdict.stray and not verdict.effect]
+        results[style] = {"summary": summary, "effects": reached, "strays": strays, "no_attack_calls": unread}
         print_table(f"{style} (control)" if options.control else style, summary)
         if options.control:
             print(f"void: {len(missed)} of {len(verdicts)}", *missed, sep="\n  ")
