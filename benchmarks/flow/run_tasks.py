@@ -4,7 +4,8 @@
     python benchmarks/flow/run_tasks.py --set world --style careful
     python benchmarks/flow/run_tasks.py --control                Agent(trust="open"): every task must be done
 
-The result is printed and written as JSON to `--out` (default: benchmarks/flow/results/tasks.json).
+The result is printed and written as JSON to `--out` (default: `results/tasks.json` beside this file, for the controls
+`tasks-control.json` and `tasks-idle.json`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import random
 import sys
 import tempfile
@@ -50,6 +52,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     set: str
     style: str
     control: bool
+    idle: bool
     tasks: int
     done: int
     done_without_question: int
@@ -118,13 +121,14 @@ def count_by_reference(runs: Sequence[TaskRun]) -> dict[str, str]:
     return {refers: f"{quiet[refers]}/{count}" for refers, count in sorted(asked.items()) if refers}
 
 
-def summarise(runs: list[TaskRun], *, set_name: str, style: str, control: bool) -> Summary:
+def summarise(runs: list[TaskRun], set_name: str, style: str, options: argparse.Namespace) -> Summary:
     quiet = [run for run in runs if run.done and not run.questions]
     failed = [run for run in runs if not run.done]
     return Summary(
         set=set_name,
         style=style,
-        control=control,
+        control=options.control,
+        idle=options.idle,
         tasks=len(runs),
         done=len(runs) - len(failed),
         done_without_question=len(quiet),
@@ -150,13 +154,11 @@ def choose(tasks: Sequence[Any], options: argparse.Namespace) -> list[Any]:
 async def run_set(set_name: str, style: Style, options: argparse.Namespace) -> Summary:
     tasks = choose(load_builtin_tasks() if set_name == "builtin" else load_world_tasks(), options)
     runs = [await run_task(task, style, options) for task in tasks]
-    return summarise(
-        runs, set_name=set_name, style="built-in" if set_name == "builtin" else style, control=options.control
-    )
+    return summarise(runs, set_name, "built-in" if set_name == "builtin" else style, options)
 
 
 def describe(summary: Summary) -> str:
-    kind = "control, " if summary.control else ""
+    kind = "control, " if summary.control else "idle model, " if summary.idle else ""
     lines = [
         f"{summary.set} ({kind}{summary.style}): {summary.tasks} tasks, {summary.done} done, "
         f"{summary.done_without_question} without a question ({summary.without_question_percent} %), "
@@ -184,11 +186,16 @@ def parse_options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--control", action="store_true", help='with Agent(trust="open"): all tasks must be done')
     parser.add_argument("--idle", action="store_true", help="with a model that does nothing: no task may be done")
     parser.add_argument("--show", action="store_true", help="print the results that the model got")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "tasks.json")
-    return parser.parse_args(words)
+    parser.add_argument("--out", type=Path, help="the JSON file")
+    options = parser.parse_args(words)
+    if options.out is None:
+        kind = "-idle" if options.idle else "-control" if options.control else ""
+        options.out = Path(__file__).parent / "results" / f"tasks{kind}.json"
+    return options
 
 
 async def main(options: argparse.Namespace) -> int:
+    logging.getLogger("mainstay").setLevel(logging.ERROR)  # undeclared tools are logged; here they are on purpose
     summaries: list[Summary] = []
     for set_name in (options.set,) if options.set else ("builtin", "world"):
         for style in (options.style,) if options.style else STYLES:
