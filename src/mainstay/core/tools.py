@@ -267,6 +267,13 @@ def _explain_bad_arguments(error: Exception, schema: JsonObject) -> str:
     return f"The arguments do not fit: {error}. Expected parameters: {names}. Nothing was run."
 
 
+def default_of(schema: JsonObject, name: str) -> object:
+    """Return the default value of a parameter; None if it has none."""
+    properties = schema.get("properties")
+    parameter = properties.get(name) if isinstance(properties, dict) else None
+    return parameter.get("default") if isinstance(parameter, dict) else None
+
+
 def parameter_names(schema: JsonObject) -> list[str]:
     """Return the names of the parameters that a JSON Schema of arguments declares."""
     properties = schema.get("properties")

@@ -20,14 +20,17 @@ from collections.abc import Sequence
 
 from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.named_destinations import contains_link, is_source_mention
+from mainstay.trust.record_names import NAME_LETTERS_MIN, can_name, name_records, record_values, record_words
 from mainstay.trust.request_vocabulary import ORDINARY
 from mainstay.trust.requested_actions import (
-    find_dates,
+    REMOVAL_FAMILY,
+    STRICT_ACTIONS,
     find_tool_action,
     is_reply_requested,
     iterate_requests,
     names_group,
     refers_to_people,
+    refers_to_things,
     tool_nouns,
     words_of,
 )
@@ -36,15 +39,8 @@ from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 from mainstay.trust.user_statements import is_negated
 
 _ID_CHARS_MAX = 64
-_DATE_CHARS_MAX = 40  # a longer text is no date
-_NAME_LETTERS_MIN = 3
-_UNIQUE_WORD_LETTERS_MIN = 4
+_STEM_LETTERS = 5
 _ARGUMENT_CHARS_MAX = 200  # a longer first text of a call is content, which users do not dictate
-_PLURAL = re.compile(
-    r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada|tutti|tutte)\b"
-    r"|\b(?:the|my|our|die|les|los|las|mes|mis|meine)\s(?:\w+\s)?[^\W\d_]{3,}(?:s|en)\b",
-    re.IGNORECASE,
-)
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
 _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
@@ -62,6 +58,7 @@ class DestinationEvidence:
         # `send it to her`: she was named before
         self._naming_texts = user_texts if refers_to_people(request_texts) else request_texts
         self._user_words = _recipient_words(self._naming_texts)
+        self._earlier_texts = user_texts[: len(user_texts) - len(request_texts)]
 
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
@@ -87,12 +84,13 @@ class DestinationEvidence:
         ]
         if not clauses:
             return False
-        said = {word for text in self._texts for word in words_of(text)}
+        said = {word for text in (*self._texts, *self._earlier_texts[-1:]) for word in words_of(text)}
         values = [value for value in call.arguments_by_name.values() if value is not None]
         first = next((value for value in values if isinstance(value, str) and value.strip()), None)
         if first is not None:
-            words = [word for word in words_of(first) if word not in ORDINARY]
-            return len(first) <= _ARGUMENT_CHARS_MAX and bool(words) and said.issuperset(words)
+            words = [word[:_STEM_LETTERS] for word in words_of(first) if word not in ORDINARY]
+            stems = {word[:_STEM_LETTERS] for word in said}
+            return len(first) <= _ARGUMENT_CHARS_MAX and 0 < len(words) <= 2 * sum(word in stems for word in words)
         return all(word in said for text in iterate_texts(values) for word in words_of(text))
 
     # --- records -----------------------------------------------------------------------------------
@@ -102,24 +100,28 @@ class DestinationEvidence:
         no other: by a whole field of it, or by a part of a name."""
         wanted = normalise_reader(destination)
         records = list(self._seen.records(trusted_only=True))
-        holders = [record for record in records if wanted in _record_values(record)]
+        holders = [record for record in records if wanted in record_values(record)]
         if not holders:
             return False
         said = {word for text in self._naming_texts for word in words_of(text)}
         for record in holders:
             for text in record.texts:
-                words = [word for word in words_of(text) if _can_name(word, _NAME_LETTERS_MIN)]
+                words = [word for word in words_of(text) if can_name(word, NAME_LETTERS_MIN)]
                 named = [word for word in words if word in self._user_words]
                 if not named or not (said.issuperset(words) or self._is_part_of_name(named, record)):
                     continue
-                others = [other for other in records if wanted not in _record_values(other)]
-                if not any(_record_words(other).issuperset(named) for other in others):
+                others = [
+                    other
+                    for other in records
+                    if wanted not in record_values(other) and self._tool_name(other) == self._tool_name(record)
+                ]
+                if not any(record_words(other).issuperset(named) for other in others):
                     return True
         return False
 
     def _is_part_of_name(self, named: Sequence[str], record: ResultRecord) -> bool:
         """Return True if the words stand in the user's text as a name of their own, not as a part of another one."""
-        own = _record_words(record)
+        own = record_words(record)
         return len(record.texts) > 1 and any(
             _stands_alone(text, word, own) for text in self._naming_texts for word in named
         )
@@ -133,16 +135,27 @@ class DestinationEvidence:
         records = [record for record in self._seen.records() if record.id and self._is_of_same_kind(record)]
         if not any(record.id == destination for record in records):
             return False
-        action = find_tool_action(self._call.tool.name)
-        for clause in iterate_requests(action, self._texts):
-            by_parts = action in ("change", "create")
-            named = _named_ids(records, clause.text[clause.start : clause.end], by_parts=by_parts)
-            if not named and clause.refers_back:
-                named = _named_ids(records, clause.text, by_parts=False)
-                named = named if len(named) == 1 else frozenset()
-            if destination in named:
-                return True
-        return False
+        return destination in self._find_named_ids(records, find_tool_action(self._call.tool.name))
+
+    def _find_named_ids(self, records: Sequence[ResultRecord], action: str) -> frozenset[str]:
+        """Return the ids of the records that the request names: in the clauses that ask for this action; if these name
+        none, elsewhere in the request; if that refers to something named before (`forward it`), in an earlier one."""
+        clauses = list(iterate_requests(action, self._texts))
+        for clause in clauses:
+            part = clause.text[clause.start : clause.end]
+            if named := name_records(records, part, action):
+                return named
+        if action in STRICT_ACTIONS and not any(clause.refers_back for clause in clauses):
+            return frozenset()
+        whole = name_records(records, "\n".join(self._texts), action)
+        if not whole and refers_to_things(self._texts):
+            earlier = (name_records(records, text, action) for text in reversed(self._earlier_texts))
+            whole = next((named for named in earlier if named), frozenset())
+        return whole if action not in STRICT_ACTIONS or len(whole) == 1 else frozenset()
+
+    def _tool_name(self, record: ResultRecord) -> str:
+        tool = self._seen.results[record.call].tool
+        return tool.name if tool is not None else ""
 
     def _is_of_same_kind(self, record: ResultRecord) -> bool:
         """Return True if the tool of this call and the tool that returned the record are about the same kind of thing:
@@ -154,13 +167,13 @@ class DestinationEvidence:
         """Return True for one of the people of a record that a request names: `send it to all participants of …`."""
         wanted = normalise_reader(destination)
         records = [record for record in self._seen.records() if record.id]
-        if not any(wanted in _record_values(record) for record in records):
+        if not any(wanted in record_values(record) for record in records):
             return False
         for action in dict.fromkeys(("send", find_tool_action(self._call.tool.name))):
             for clause in iterate_requests(action, self._texts):
                 part = clause.text[clause.start : clause.end]
-                named = _named_ids(records, part, by_parts=False) if names_group(part) else frozenset()
-                if any(record.id in named and wanted in _record_values(record) for record in records):
+                named = name_records(records, part, REMOVAL_FAMILY) if names_group(part) else frozenset()
+                if any(record.id in named and wanted in record_values(record) for record in records):
                     return True
         return False
 
@@ -184,7 +197,7 @@ def _recipient_words(texts: Sequence[str]) -> frozenset[str]:
     for text in texts:
         for match in re.finditer(r"[^\W_]+", text):
             word = match[0].casefold()
-            if word in found or not _can_name(word, _NAME_LETTERS_MIN):
+            if word in found or not can_name(word, NAME_LETTERS_MIN):
                 continue
             if not is_negated(text, *match.span()) and not is_source_mention(text, *match.span()):
                 found.add(word)
@@ -198,48 +211,3 @@ def _stands_alone(text: str, word: str, own: frozenset[str]) -> bool:
         if all(neighbour.casefold() in own for neighbour in neighbours):
             return True
     return False
-
-
-def _record_values(record: ResultRecord) -> frozenset[str]:
-    return frozenset(normalise_reader(text) for text in (*record.texts, record.id) if text)
-
-
-def _record_words(record: ResultRecord) -> frozenset[str]:
-    return frozenset(word for text in record.texts for word in words_of(text) if _can_name(word, _NAME_LETTERS_MIN))
-
-
-def _named_ids(records: Sequence[ResultRecord], part: str, *, by_parts: bool) -> frozenset[str]:
-    """Return the ids of the records that a clause names: by one of their texts or their date, or, if nothing else is
-    named, by a word that only one record contains (`by_parts`: also beside other names).
-
-    A name that several records share names all of them in the plural (`the tickets that are fixed`), otherwise none.
-    """
-    said = words_of(part)
-    line, dates = f" {' '.join(said)} ", find_dates(part)
-    named: dict[str, set[str]] = {}  # by name
-    holders: dict[str, set[str]] = {}  # by word
-    for record in records:
-        for text in record.texts:
-            words = words_of(re.sub(r"\.\w{1,5}$", "", text))
-            if any(_can_name(word, _NAME_LETTERS_MIN) for word in words) and f" {' '.join(words)} " in line:
-                named.setdefault(" ".join(words), set()).add(record.id)
-            for date in find_dates(text) & dates if dates and len(text) <= _DATE_CHARS_MAX else ():
-                named.setdefault(f"date {date}", set()).add(record.id)
-        for word in _record_words(record):
-            holders.setdefault(word, set()).add(record.id)
-    is_plural = _PLURAL.search(part) is not None
-    shared = {id for ids in named.values() if len(ids) > 1 for id in ids}
-    found = {id for ids in named.values() for id in ids} - (set() if is_plural else shared)
-    if named and not by_parts:
-        return frozenset(found)
-    used = {word for name in named for word in name.split()}
-    parts = {
-        next(iter(holders[word]))
-        for word in said
-        if word not in used and _can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
-    }
-    return frozenset(found | (parts if by_parts or len(parts) == 1 else set()))
-
-
-def _can_name(word: str, letters_min: int) -> bool:
-    return len(word) >= letters_min and word not in ORDINARY and not word.isdecimal()

@@ -15,6 +15,7 @@ import msgspec
 
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import MCP_PREFIX, CallDestinations, undeclared_fields
+from mainstay.core.tools import default_of
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION, is_nameable
 from mainstay.trust.rule_patterns import compile_glob, path_matches, url_matches
 from mainstay.trust.tool_invocation import arguments_to_dict, iterate_texts
@@ -58,7 +59,12 @@ def compute_reach(tool: Tool, arguments: object, context: ToolContext) -> CallDe
     outward = any(capability.partition(".")[0] in _EGRESS_CAPABILITIES for capability in tool.capabilities)
     values = arguments_to_dict(arguments)
     names = () if isinstance(tool.sink, bool) else tool.sink
-    destinations = tuple(text for name in names for text in iterate_texts(values.get(name)))
+    destinations = tuple(
+        text
+        for name in names
+        if name in values and values[name] != default_of(tool.schema, name)  # the developer chose the default
+        for text in iterate_texts(values[name])
+    )
     return CallDestinations(sink=True, leaves_workspace=outward, destinations=destinations)
 
 

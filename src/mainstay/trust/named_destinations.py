@@ -81,6 +81,8 @@ def contains_link(destination: str, content: str) -> bool:
 def is_source_mention(text: str, at: int, end: int) -> bool:
     """Return True if a name stands there as that of an author or owner: `the mail from Eve`, `Eve's file`, `Eve"
     " wrote`."""
+    if _PLACE_AFTER.match(text, end) or text[at : at + 1] in "#@":
+        return False
     if text[at - 1 : at] in ("'", '"', "`", "\u201c", "\u2018") and text[end : end + 1]:
         at, end = at - 1, end + 1
     return (
@@ -167,6 +169,8 @@ def _other_spellings(destination: str, cwd: str) -> Iterator[str]:
     if _PLAIN_WORD.fullmatch(destination):
         yield f"#{destination}"
         yield f"@{destination}"
+        if destination.islower():  # "tell Jonas": his account is `jonas`
+            yield destination.capitalize()
     if re.search(r"[\s@:]", destination) or not cwd:
         if "/" in destination:
             yield from _slash_variants(destination)

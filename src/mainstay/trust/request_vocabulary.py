@@ -20,12 +20,12 @@ ENGLISH_VERBS = {
         upgrade
     """,
     "create": """
-        create add make schedule append write save draft register open insert put enter note plan record log file
+        create add make schedule append write save draft register insert put enter note plan record log file
         generate start remind set copy upload store import prepare document comment
     """,
     "send": """
         send mail email message post reply forward share notify invite tell write publish respond answer announce dm
-        ping text submit comment inform give pass
+        ping text submit ask thank confirm inform give pass
     """,
     "pay": """
         pay transfer send refund wire donate buy order purchase reimburse settle
@@ -50,7 +50,8 @@ OTHER_VERBS = {
         r"|chiudi|rinomina|muda[r]?|altera[r]?|atualiza[r]?|verplaats|wijzig|sluit"
     ),
     "create": (
-        r"erstell(?:e|en|t)?|leg(?:e|en|t)?\b.{1,60}\ban|füg(?:e|en|t)?|trag(?:e|en|t)?|schreib(?:e|en|t)?"
+        r"open (?:a|an|another) |erstell(?:e|en|t)?|leg(?:e|en|t)?\b.{1,60}\ban|füg(?:e|en|t)?|trag(?:e|en|t)?"
+        r"|schreib(?:e|en|t)?"
         r"|notiere?n?|mach(?:e|en|t)?|speicher(?:e|n)?|plane?n?|erinner(?:e|n)?|ergänze?n?|crée[rz]?|créer"
         r"|ajoute[rz]?|écris|écrire|note[rz]?|enregistre[rz]?|planifie[rz]?|rappelle|crea[r]?|añade|añadir"
         r"|agrega[r]?|escribe|escribir|anota[r]?|apunta[r]?|guarda[r]?|programa[r]?|recuérdame|creare|aggiungi"

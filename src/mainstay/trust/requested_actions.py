@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 import msgspec
 
 from mainstay.trust.request_vocabulary import ENGLISH_VERBS, MONEY, OTHER_VERBS, SYNONYMS, UNDERSTOOD, split_words
-from mainstay.trust.user_statements import is_negated, iterate_clauses
+from mainstay.trust.user_statements import is_negated_before, iterate_clauses
 
 _REQUEST_CHARS_MAX = 20_000  # of a user's text; what follows is not searched for requests
 
@@ -48,12 +48,35 @@ _ANAPHORA = re.compile(
 )
 # where an English verb is a request: "message Ann", "please mail her", "can you now post it", not "the message of Ann"
 _BEFORE_VERB = (
-    r"(?:^\s*|[^\w\s'’-]\s{0,3}|\n|\b(?:please|to|and|then|you|also|just|now|or|let['’]?s|should|must|would|will"
-    r"|can|could|kindly|ahead"
-    r"|pls|plz|simply|directly|quickly|immediately|i|we|by|hey|hi|hello|ok|okay|so|finally|first|second|third|next"
-    r"|afterwards"
-    r"|instead|maybe|bitte|dann|und)\s+)"
+    r"(?:^\s*|[,:;.!?\u2026\u2013\u2014\"\u201c*\u2022]\s{0,3}|\n|\b(?:please|to|and|then|you|also|just|now|or"
+    r"|let['\u2019]?s|kindly|ahead"
+    r"|pls|plz|simply|directly|quickly|immediately|hey|hi|hello|ok|okay|so|finally|first|second|third|next"
+    r"|afterwards|instead"
+    r"|maybe|bitte|dann|und|you (?:should|must|can|could|may|will|would))\s+)"
 )
+# how a clause begins that only asks to read something or to be told something
+_READS = re.compile(
+    r"\W*(?:(?:please|hey|hi|hello|ok|so|and|then|bitte|und|also|can you|could you|would you|kannst du)[\s,]+)*"
+    r"(?:what|who|whom|whose|when|where|which|why|how|is|are|was|were|am|do|does|did|has|have|had|any|anything"
+    r"|show|list|read|sum"
+    r"|summari[sz]e|find|look|check|search|see|view|get|fetch|tell me|give me|let me know|explain|compare|count"
+    r"|translate"
+    r"|describe|wie|wer|wen|wem|wann|wo|was|welche[rsn]?|warum|ist|sind|hat|habe|gibt|zeig\w*|lies|lest|such\w*"
+    r"|fass\w*|schau\w*"
+    r"|quels?|quelles?|qui|quand|où|comment|combien|pourquoi|est-ce|y a-t-il|montre|lis|cherche|résume|regarde"
+    r"|qu['\u2019]\w+"
+    r"|qué|quién|cuándo|dónde|cuáles|cuál|cómo|cuánto\w*|hay|muestra|lee|busca|resume|mira|che|chi|quando|dove"
+    r"|quale|leggi|mostra"
+    r"|cerca|wat|wie|waar|wanneer|hoe|lees|toon|zoek)\b",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    r"\W*(?:what|who|whom|whose|when|where|which|why|how|is|are|was|were|am|do|does|did|has|have|had|wie|wer|wann"
+    r"|wo|was|welche)\b"
+    r"(?!.*\b(?:please|can you|could you)\b)(?! not\b| it\b)",
+    re.IGNORECASE,
+)
+STRICT_ACTIONS = frozenset(("remove", "pay"))  # a request must say so
 _CONFIRMATION = re.compile(
     r"\W*(?:yes|yep|yeah|sure|ok|okay|do it|go ahead|go on|please do|ja|klar|mach das|genau|oui|d'accord|vas-y|sí"
     r"|si|vale|claro|sim"
@@ -147,9 +170,21 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
     for whole in texts:
         text = whole[:_REQUEST_CHARS_MAX]
         for start, end in iterate_clauses(text):
+            if _QUESTION.match(text, start, end):
+                continue
             found = verbs.finditer(text[start:end])
-            if any(not is_negated(text, start + verb.start(), start + verb.end()) for verb in found):
+            if any(not is_negated_before(text, start + verb.end()) for verb in found):
                 yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
+
+
+def _is_acting(text: str) -> bool:
+    """Return True if a clause of the text asks for more than to read something."""
+    return any(
+        re.search(r"\w+\W+\w+", text[start:end]) is not None
+        and not _READS.match(text, start, end)
+        and not is_negated_before(text, start + len(text[start:end].split(maxsplit=1)[0]))
+        for start, end in iterate_clauses(text)
+    )
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:
@@ -168,6 +203,11 @@ def names_group(part: str) -> bool:
     return _GROUP.search(part) is not None
 
 
+def refers_to_things(texts: Sequence[str]) -> bool:
+    """Return True if a text speaks of something without its name: `forward it`, `cancel that`."""
+    return any(_ANAPHORA.search(text[:_REQUEST_CHARS_MAX]) for text in texts)
+
+
 def refers_to_people(texts: Sequence[str]) -> bool:
     """Return True if a text speaks of people by a pronoun."""
     return any(_PEOPLE_PRONOUN.search(text[:_REQUEST_CHARS_MAX]) for text in texts)
@@ -175,11 +215,14 @@ def refers_to_people(texts: Sequence[str]) -> bool:
 
 def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Sequence[str]) -> bool:
     """Return True if the user asked for such an action in this turn, or confirms what was asked for before (`yes`), or
-    writes in a language whose verbs are not known here."""
+    writes in a language whose verbs are not known here. Removals and payments must be asked for as such; for other
+    actions it is enough that the request does not only ask to read something."""
     texts = request_texts
     if texts and all(_CONFIRMATION.fullmatch(text) for text in texts):
         texts = all_texts
     if any(True for _ in iterate_requests(action, texts)):
+        return True
+    if action not in STRICT_ACTIONS and any(_is_acting(text[:_REQUEST_CHARS_MAX]) for text in texts):
         return True
     words = {word for text in texts for word in words_of(text[:_REQUEST_CHARS_MAX])}
     return words.isdisjoint(UNDERSTOOD)

@@ -86,14 +86,19 @@ _PRONOUN = re.compile(
 
 def is_negated(text: str, start: int, end: int) -> bool:
     """Return True if the sentence forbids, or leaves out, what stands at this place: `do not write to eve@…`."""
-    before = text[max(0, start - _SCOPE_CHARS_MAX) : start]
     after = text[end : end + _SCOPE_CHARS_MAX]
-    before = before[max((found.end() for found in _SENTENCE_END.finditer(before)), default=0) :]
     after = after[: found.start()] if (found := _SENTENCE_END.search(after)) else after
+    return is_negated_before(text, start) or _LATE_NEGATION.search(after) is not None
+
+
+def is_negated_before(text: str, end: int) -> bool:
+    """Return True if there is a negation between the beginning of the sentence and this place."""
+    before = text[max(0, end - _SCOPE_CHARS_MAX) : end]
+    before = before[max((found.end() for found in _SENTENCE_END.finditer(before)), default=0) :]
     before = _CONDITION.sub(" ", _NOT_A_NEGATION.sub(" ", before))
     contrasts = list(_CONTRAST.finditer(before))
     scope = before[contrasts[-1].end() :] if contrasts else before
-    return _NEGATION.search(scope) is not None or _LATE_NEGATION.search(after) is not None
+    return _NEGATION.search(scope) is not None
 
 
 def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:

@@ -13,7 +13,7 @@ from mainstay.testing import Call, ScriptedProvider
 from mainstay.trust.destination_evidence import DestinationEvidence
 from mainstay.trust.named_destinations import is_named_by_user, is_named_in_removal
 from mainstay.trust.policy import DESTINATION_REPEATS_MAX
-from mainstay.trust.requested_actions import find_tool_action, is_action_requested
+from mainstay.trust.requested_actions import find_tool_action, is_action_requested, iterate_requests
 from mainstay.trust.seen_content import SeenContent
 from mainstay.trust.tool_invocation import ToolInvocation
 
@@ -341,11 +341,27 @@ def test_a_tool_name_tells_the_action() -> None:
         ("Schick das an Bob", True),
         ("Envoie ça à Bob", True),
         ("Bob's message is long", False),
-        ("何を送りますか", True),  # a language whose verbs are not known: only the destination decides
+        ("I would send it to Bob", False),
+        ("Did Bob write (message 60)?", False),
     ],
 )
 def test_a_request_is_a_verb_in_its_place(text: str, is_requested: bool) -> None:
-    assert is_action_requested("send", [text], [text]) is is_requested
+    assert any(True for _ in iterate_requests("send", [text])) is is_requested
+
+
+@pytest.mark.parametrize(
+    ("action", "text", "is_requested"),
+    [
+        ("send", "What does Bob write?", False),
+        ("send", "Sum up my mail and look up the weather", False),
+        ("change", "Bob about the heating: Friday is fine", True),  # more than a question
+        ("remove", "Bob about the heating: Friday is fine", False),  # removals must be asked for as such
+        ("pay", "Find the invoice", False),
+        ("pay", "何を送りますか", True),  # a language whose verbs are not known: only the destination decides
+    ],
+)
+def test_a_request_that_only_reads_asks_for_no_action(action: str, text: str, is_requested: bool) -> None:
+    assert is_action_requested(action, [text], [text]) is is_requested
 
 
 def test_a_confirmation_refers_to_what_was_asked_before() -> None:

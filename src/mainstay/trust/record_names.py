@@ -1,0 +1,99 @@
+"""Which records of tool results a user's clause names: by a title, a date, a person, or a word that only one has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mainstay.trust.request_vocabulary import ORDINARY
+from mainstay.trust.requested_actions import STRICT_ACTIONS, find_dates, words_of
+from mainstay.trust.seen_content import ResultRecord, normalise_reader
+
+NAME_LETTERS_MIN = 3
+_UNIQUE_WORD_LETTERS_MIN = 4
+_DATE_CHARS_MAX = 40  # a longer text is no date
+_OWN_ADDRESS_SHARE = 0.6  # an address in so many of the records is the user's own
+_PLURAL = re.compile(
+    r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
+    r"|tutti|tutte)\b"
+    r"|\b(?:the|my|our|die|les|los|las|mes|mis|meine)\s(?:\w+\s)?[^\W\d_]{3,}(?:s|en)\b",
+    re.IGNORECASE,
+)
+
+
+def name_records(records: Sequence[ResultRecord], part: str, action: str) -> frozenset[str]:
+    """Return the ids of the records that a clause names, for an action of this family.
+
+    A record is named by one of its texts or its date. A name that several records share names all of them in the plural
+    (`the tickets that are fixed`), otherwise none. For a message, a person names their records (`answer Grace`). For a
+    removal or a payment a part of a name is enough only if nothing else is named and only one record contains it.
+    """
+    said = words_of(part)
+    named = _match_texts(records, part, said)
+    is_plural = _PLURAL.search(part) is not None
+    shared = {id for ids in named.values() if len(ids) > 1 for id in ids}
+    found = {id for ids in named.values() for id in ids} - (set() if is_plural else shared)
+    if action == "send":
+        return frozenset(found or _name_by_person(records, said))
+    if named and action in STRICT_ACTIONS:
+        return frozenset(found)
+    used = {word for name in named for word in name.split()}
+    holders: dict[str, set[str]] = {}  # by word
+    for record in records:
+        for word in record_words(record):
+            holders.setdefault(word, set()).add(record.id)
+    parts = {
+        next(iter(holders[word]))
+        for word in said
+        if word not in used and can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
+    }
+    return frozenset(found | (parts if action not in STRICT_ACTIONS or len(parts) == 1 else set()))
+
+
+def _match_texts(records: Sequence[ResultRecord], part: str, said: Sequence[str]) -> dict[str, set[str]]:
+    """Return the ids of the records whose text or date stands in the clause, by that name."""
+    line, dates = f" {' '.join(said)} ", find_dates(part)
+    named: dict[str, set[str]] = {}
+    for record in records:
+        for text in record.texts:
+            words = words_of(re.sub(r"\.\w{1,5}$", "", text))
+            if any(can_name(word, NAME_LETTERS_MIN) for word in words) and f" {' '.join(words)} " in line:
+                named.setdefault(" ".join(words), set()).add(record.id)
+            for date in find_dates(text) & dates if dates and len(text) <= _DATE_CHARS_MAX else ():
+                named.setdefault(f"date {date}", set()).add(record.id)
+    return named
+
+
+def _name_by_person(records: Sequence[ResultRecord], said: Sequence[str]) -> set[str]:
+    """Return the ids of the records of the one person whom the clause names, those that fit its other words best.
+
+    A person is an address. If a word fits two addresses (a namesake, or one that was made to look alike), it names
+    neither.
+    """
+    addresses = [frozenset(normalise_reader(text) for text in record.texts if "@" in text) for record in records]
+    total = max(len({record.id for record in records}), 1)
+    counts: dict[str, int] = {}
+    for own in addresses:
+        for address in own:
+            counts[address] = counts.get(address, 0) + 1
+    others = {address for address, count in counts.items() if total < 3 or count <= _OWN_ADDRESS_SHARE * total}
+    words = {word for word in said if can_name(word, NAME_LETTERS_MIN)}
+    meant = {address for address in others if not words.isdisjoint(words_of(address.partition("@")[0]))}
+    if len(meant) != 1:
+        return set()
+    (person,) = meant
+    of_person = [record for record, own in zip(records, addresses, strict=True) if person in own]
+    scores = [len(words & record_words(record)) for record in of_person]
+    return {record.id for record, score in zip(of_person, scores, strict=True) if score == max(scores)}
+
+
+def record_values(record: ResultRecord) -> frozenset[str]:
+    return frozenset(normalise_reader(text) for text in (*record.texts, record.id) if text)
+
+
+def record_words(record: ResultRecord) -> frozenset[str]:
+    return frozenset(word for text in record.texts for word in words_of(text) if can_name(word, NAME_LETTERS_MIN))
+
+
+def can_name(word: str, letters_min: int) -> bool:
+    return len(word) >= letters_min and word not in ORDINARY and not word.isdecimal()
