@@ -20,7 +20,14 @@ from collections.abc import Sequence
 
 from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.named_destinations import contains_link, is_source_mention
-from mainstay.trust.record_names import NAME_LETTERS_MIN, can_name, name_records, record_values, record_words
+from mainstay.trust.record_names import (
+    NAME_LETTERS_MIN,
+    can_name,
+    find_person,
+    name_records,
+    record_values,
+    record_words,
+)
 from mainstay.trust.request_vocabulary import ORDINARY
 from mainstay.trust.requested_actions import (
     REMOVAL_FAMILY,
@@ -47,10 +54,17 @@ _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
 
 
 class DestinationEvidence:
-    """The evidence for one call. `request_texts` is what the user wrote in this turn, `user_texts` also before."""
+    """The evidence for one call. `request_texts` is what the user wrote in this turn, `user_texts` also before;
+    `has_other_destination`: the user named another destination of this call."""
 
     def __init__(
-        self, call: ToolInvocation, seen: SeenContent, request_texts: Sequence[str], user_texts: Sequence[str]
+        self,
+        call: ToolInvocation,
+        seen: SeenContent,
+        request_texts: Sequence[str],
+        user_texts: Sequence[str],
+        *,
+        has_other_destination: bool = False,
     ) -> None:
         self._call = call
         self._seen = seen
@@ -59,6 +73,7 @@ class DestinationEvidence:
         self._naming_texts = user_texts if refers_to_people(request_texts) else request_texts
         self._user_words = _recipient_words(self._naming_texts)
         self._earlier_texts = user_texts[: len(user_texts) - len(request_texts)]
+        self._has_other_destination = has_other_destination
 
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
@@ -67,6 +82,8 @@ class DestinationEvidence:
             self._is_in_named_record(destination)
             or self._is_id_of_named_record(destination)
             or self._is_in_named_group(destination)
+            or self._is_named_person(destination)
+            or self._is_own_object(destination)
             or (follows_links and self._is_public_link(destination))
             or self._could_read_already(destination)
         )
@@ -148,7 +165,7 @@ class DestinationEvidence:
         if action in STRICT_ACTIONS and not any(clause.refers_back for clause in clauses):
             return frozenset()
         whole = name_records(records, "\n".join(self._texts), action)
-        if not whole and refers_to_things(self._texts):
+        if not whole and (refers_to_things(self._texts) or refers_to_people(self._texts)):
             earlier = (name_records(records, text, action) for text in reversed(self._earlier_texts))
             whole = next((named for named in earlier if named), frozenset())
         return whole if action not in STRICT_ACTIONS or len(whole) == 1 else frozenset()
@@ -162,6 +179,29 @@ class DestinationEvidence:
         event 5 is not file 5."""
         source = self._seen.results[record.call].tool
         return source is not None and not tool_nouns(source.name).isdisjoint(tool_nouns(self._call.tool.name))
+
+    def _is_named_person(self, destination: str) -> bool:
+        """Return True for the address of the person whom a request names as the recipient, if only one address of all
+        that was read fits the name."""
+        if "@" not in destination or find_tool_action(self._call.tool.name) in STRICT_ACTIONS:
+            return False
+        wanted, records = normalise_reader(destination), list(self._seen.records())
+        if not any(wanted in record_values(record) for record in records):
+            return False
+        parts = [clause.text[clause.start : clause.end] for clause in iterate_requests("send", self._texts)]
+        return any(find_person(records, part) == wanted for part in parts)
+
+    def _is_own_object(self, destination: str) -> bool:
+        """Return True for what a call of this turn created: the id that it returned. Messages and payments are exempt,
+        unless the user named where they go."""
+        action = find_tool_action(self._call.tool.name)
+        if action in STRICT_ACTIONS or (action == "send" and not self._has_other_destination):
+            return False
+        return any(
+            record.id == destination or destination in record.texts
+            for record in self._seen.records()
+            if self._seen.results[record.call].is_own_action and self._is_of_same_kind(record)
+        )
 
     def _is_in_named_group(self, destination: str) -> bool:
         """Return True for one of the people of a record that a request names: `send it to all participants of …`."""

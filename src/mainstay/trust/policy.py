@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.messages import Message
+from mainstay.core.messages import Message, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, only_reads, tool_origin, undeclared_fields
 from mainstay.core.tools import parameter_names
@@ -49,6 +49,7 @@ from mainstay.trust.rules import (
     suggest_rule,
 )
 from mainstay.trust.seen_content import SeenContent
+from mainstay.trust.stated_values import find_unstated_value
 from mainstay.trust.tool_declaration import format_declaration_hint
 from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
 
@@ -275,8 +276,8 @@ class Policy:
         is_asked_for = _is_asked_for(call, policy_context)
         unnamed = self._find_unnamed(call, reach, removals, policy_context, is_asked_for=is_asked_for)
         if not unnamed:
-            if repeated := _find_repeated_destination(call, reach, context, policy_context):
-                return PolicyVerdict("ask", _explain_repetition(repeated), protect_deletions=guarded)
+            if why := _find_deviation(call, reach, context, policy_context):
+                return PolicyVerdict("ask", why, protect_deletions=guarded)
             return PolicyVerdict("allow", protect_deletions=True, removable_paths=removals) if guarded else ALLOWED
         always = (
             f"{DESTINATION_PREFIX}{escape_pattern(unnamed[0])}"
@@ -306,13 +307,17 @@ class Policy:
         allowed = self._allowed_destinations(policy_context.person)
         user_texts, cwd = policy_context.read_user_texts(), policy_context.cwd
         removes = _is_removal(call)
+        # of several destinations one is the thing itself, the others are where it is
+        has_removed = (
+            any(is_named_in_removal(one, user_texts, cwd) for one in reach.destinations[1:]) if removes else False
+        )
         unnamed = []
         for destination in reach.destinations:
             if destination in removals:
                 is_named = is_removal_requested(destination, user_texts, cwd) or policy_context.is_own_file(
                     posixpath.join(cwd, destination)
                 )
-            elif removes:
+            elif removes and not has_removed:
                 is_named = is_asked_for and is_named_in_removal(destination, user_texts, cwd)
             else:
                 is_named = is_asked_for and is_named_by_user(
@@ -324,7 +329,7 @@ class Policy:
             unnamed.append(NO_DESTINATION)
         if call.script is not None or not is_asked_for or not unnamed:
             return unnamed
-        return _weigh_evidence(call, unnamed, policy_context)
+        return _weigh_evidence(call, unnamed, policy_context, has_named=len(unnamed) < len(reach.destinations))
 
     def _warn_undeclared(self, tool: Tool) -> None:
         if tool.name not in self._warned_tools:
@@ -425,7 +430,9 @@ def _is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
     )
 
 
-def _weigh_evidence(call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext) -> list[str]:
+def _weigh_evidence(
+    call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_named: bool
+) -> list[str]:
     """Return those of the destinations that nothing in the conversation supports."""
     if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
         return unnamed
@@ -434,11 +441,48 @@ def _weigh_evidence(call: ToolInvocation, unnamed: list[str], policy_context: Po
         SeenContent(policy_context.read_messages(), policy_context.find_tool),
         policy_context.read_request_texts(),
         policy_context.read_user_texts(),
+        has_other_destination=has_named,
     )
     if unnamed == [NO_DESTINATION]:
         return [] if evidence.supports_action() else unnamed
     follows_links = only_reads(call.tool)
     return [one for one in unnamed if not evidence.supports(one, follows_links=follows_links)]
+
+
+def _find_deviation(
+    call: ToolInvocation, reach: CallDestinations, context: ToolContext, policy_context: PolicyContext
+) -> str:
+    """Return why a call needs approval although its destinations are named: it differs from what the user stated, or is
+    made again; empty if it does not."""
+    if not policy_context.tainted:
+        return ""
+    if repeated := _find_repeated_destination(call, reach, context, policy_context):
+        return _explain_repetition(repeated)
+    if call.script is not None or only_reads(call.tool) or getattr(call.tool, "reach", None) is not None:
+        return ""
+    if _was_made_before(call, context, policy_context):
+        return "Content from outside is in this conversation, and the same call was already made in this turn."
+    stated = policy_context.read_request_texts()
+    if different := find_unstated_value(call.arguments_by_name, find_tool_action(call.tool.name), stated):
+        return f"Content from outside is in this conversation, and the user stated another value: {different}."
+    return ""
+
+
+def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context: PolicyContext) -> bool:
+    """Return True if an identical call of this turn has succeeded."""
+    inputs: dict[str, str] = {}  # by call id
+    for message in reversed(policy_context.read_messages()):
+        if message.turn != context.turn:
+            break
+        inputs |= {earlier.id: earlier.input for earlier in message.calls if earlier.name == call.tool.name}
+    own = inputs.pop(context.call_id, None)
+    same = {id for id, input in inputs.items() if input == own}
+    return bool(same) and any(
+        isinstance(part, ToolResult) and part.call_id in same and not part.is_error
+        for message in policy_context.read_messages()
+        if message.turn == context.turn
+        for part in message.parts
+    )
 
 
 def _find_repeated_destination(

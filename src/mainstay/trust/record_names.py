@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from mainstay.trust.request_vocabulary import ORDINARY
-from mainstay.trust.requested_actions import STRICT_ACTIONS, find_dates, words_of
+from mainstay.trust.requested_actions import STRICT_ACTIONS, find_dates, find_recipient_words, words_of
 from mainstay.trust.seen_content import ResultRecord, normalise_reader
 
 NAME_LETTERS_MIN = 3
@@ -34,7 +34,8 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     shared = {id for ids in named.values() if len(ids) > 1 for id in ids}
     found = {id for ids in named.values() for id in ids} - (set() if is_plural else shared)
     if action == "send":
-        return frozenset(found or _name_by_person(records, said))
+        found |= {id for ids in named.values() if len(ids) > 1 for id in _choose_best(records, ids, said)}
+        return frozenset(found or _name_by_person(records, part, said))
     if named and action in STRICT_ACTIONS:
         return frozenset(found)
     used = {word for name in named for word in name.split()}
@@ -64,27 +65,33 @@ def _match_texts(records: Sequence[ResultRecord], part: str, said: Sequence[str]
     return named
 
 
-def _name_by_person(records: Sequence[ResultRecord], said: Sequence[str]) -> set[str]:
-    """Return the ids of the records of the one person whom the clause names, those that fit its other words best.
+def _name_by_person(records: Sequence[ResultRecord], part: str, said: Sequence[str]) -> frozenset[str]:
+    """Return the ids of the records of the one person whom the clause names, those that fit its other words best."""
+    person = find_person(records, part)
+    return _choose_best(records, {record.id for record in records if person in record_values(record)}, said)
 
-    A person is an address. If a word fits two addresses (a namesake, or one that was made to look alike), it names
-    neither.
-    """
-    addresses = [frozenset(normalise_reader(text) for text in record.texts if "@" in text) for record in records]
-    total = max(len({record.id for record in records}), 1)
-    counts: dict[str, int] = {}
-    for own in addresses:
-        for address in own:
-            counts[address] = counts.get(address, 0) + 1
-    others = {address for address, count in counts.items() if total < 3 or count <= _OWN_ADDRESS_SHARE * total}
+
+def _choose_best(records: Sequence[ResultRecord], ids: Set[str], said: Sequence[str]) -> frozenset[str]:
+    """Return those of the ids whose records contain most of the words."""
     words = {word for word in said if can_name(word, NAME_LETTERS_MIN)}
+    scores = {record.id: len(words & record_words(record)) for record in records if record.id in ids}
+    return frozenset(id for id, score in scores.items() if score == max(scores.values()))
+
+
+def find_person(records: Sequence[ResultRecord], part: str) -> str:
+    """Return the address of the one person whom a clause names as the recipient (`tell tomas`); empty if there is none,
+    or if the name fits two addresses: a namesake, or one that was made to look alike."""
+    words = {word for word in find_recipient_words(part) if can_name(word, NAME_LETTERS_MIN)}
+    if not words:
+        return ""
+    counts: dict[str, int] = {}
+    for record in records:
+        for address in {normalise_reader(text) for text in record.texts if "@" in text}:
+            counts[address] = counts.get(address, 0) + 1
+    total = max(len(records), 1)
+    others = {address for address, count in counts.items() if total < 3 or count <= _OWN_ADDRESS_SHARE * total}
     meant = {address for address in others if not words.isdisjoint(words_of(address.partition("@")[0]))}
-    if len(meant) != 1:
-        return set()
-    (person,) = meant
-    of_person = [record for record, own in zip(records, addresses, strict=True) if person in own]
-    scores = [len(words & record_words(record)) for record in of_person]
-    return {record.id for record, score in zip(of_person, scores, strict=True) if score == max(scores)}
+    return next(iter(meant)) if len(meant) == 1 else ""
 
 
 def record_values(record: ResultRecord) -> frozenset[str]:

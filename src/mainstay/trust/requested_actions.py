@@ -95,6 +95,17 @@ _TOKEN = re.compile(r"[^\W_]+")
 REMOVAL_FAMILY = "remove"
 
 
+_INVITATION = split_words("invitation invite invitations rsvp")
+_ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
+# where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
+_RECIPIENT = re.compile(
+    r"(?:^\s*|\b(?:to|cc|with|tell|ask|invite|send|mail|email|e-mail|message|text|answer|thank|dm|ping|notify"
+    r"|remind|inform|write|give"
+    r"|an|mit|für|sag|sage|schreib|schreibe|frag|frage|antworte|informiere|dile|avisa|escribe|à|a|préviens|réponds"
+    r"|écris|invia|vertel"
+    r"|stuur)\s+)(?-i:[\w.-]*[\w])(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
+    re.IGNORECASE,
+)
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
 _MONTHS = {
     name: number
@@ -147,6 +158,8 @@ def find_tool_action(tool_name: str) -> str:
     words = words_of(name)
     if "send" in words and not MONEY.isdisjoint(words):
         return "pay"
+    if not _INVITATION.isdisjoint(words) and words[0] in ("respond", "reply", "answer", "accept", "rsvp"):
+        return "change"
     for word in words:
         for family in ("remove", "send", "book", "pay", "change", "create"):
             if word in _english_verbs(family) and not (family == "change" and word == "check"):
@@ -179,12 +192,17 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
 
 def _is_acting(text: str) -> bool:
     """Return True if a clause of the text asks for more than to read something."""
-    return any(
+    return _ROOM_AS_RECIPIENT.search(text) is not None or any(
         re.search(r"\w+\W+\w+", text[start:end]) is not None
         and not _READS.match(text, start, end)
         and not is_negated_before(text, start + len(text[start:end].split(maxsplit=1)[0]))
         for start, end in iterate_clauses(text)
     )
+
+
+def find_recipient_words(part: str) -> frozenset[str]:
+    """Return the words of a clause that stand where a recipient is named: `tell tomas`, `cc lena and bea`."""
+    return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[0]))
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:

@@ -15,7 +15,7 @@ from mainstay.core.memory_tiers import RUNTIME, is_private, is_untrusted
 from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool
 from mainstay.core.session import Session
-from mainstay.core.tool_ports import declared_readers, is_declared_private, undeclared_fields
+from mainstay.core.tool_ports import declared_readers, is_declared_private, only_reads, undeclared_fields
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.tool_invocation import iterate_texts
 
@@ -43,6 +43,7 @@ class SeenResult(msgspec.Struct, frozen=True):
     tool: Tool | None  # None: it is not known any more
     is_trusted: bool  # the developer or the owner declared its content as the user's own data
     is_public: bool
+    is_own_action: bool  # a call that changed something and succeeded
 
 
 class SeenContent:
@@ -78,7 +79,8 @@ class SeenContent:
         is_trusted = declares_source and tool is not None and not tool.untrusted and not is_untrusted(part.origin)
         is_public = tool is not None and is_declared_private(tool) is False and not is_private(part.origin)
         arguments = _parse_object(call.input) if call is not None else {}
-        result = SeenResult(part.content, arguments, tool, is_trusted, is_public)
+        acted = tool is not None and not only_reads(tool) and not part.is_error
+        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted)
         self.results.append(result)
         if is_public:
             if not self.reader_sets:

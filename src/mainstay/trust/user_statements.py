@@ -45,7 +45,7 @@ _NEGATION = re.compile(
 )
 # the suffix alone is that of "come" and "time": it counts in a word with a Turkish letter, or for frequent verbs
 _TURKISH_NEGATION = (
-    r"\b(?:(?=\w*[ğışİ])\w+|(?:gönder|gonder|yaz|sil|yolla|ilet|at|et|yap|ver|ara|ekle|kald[ıi]r|oku|a[çc]|de|s[öo]yle))"
+    r"\b(?:(?=\w*(?-i:[ğışİ]))\w+|(?:gönder|gonder|yaz|sil|yolla|ilet|at|et|yap|ver|ara|ekle|kald[ıi]r|oku|a[çc]|de|s[öo]yle))"
     r"m[ae](?:y[ıi]n(?:[ıi]z)?)?\b"
 )
 # languages in which the negation follows: it may stand anywhere in the sentence
