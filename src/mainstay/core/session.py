@@ -212,10 +212,20 @@ class Session:
     def typed_texts(self) -> list[str]:
         """Return the texts that the sender of the open turn wrote: no forwarded, attached or imported content, and
         nothing of other people in the same conversation."""
+        return self._read_typed_texts(0)
+
+    def typed_texts_of_turn(self) -> list[str]:
+        """Return those of them that belong to the open turn; none for a sub-agent, whose prompt a model wrote."""
+        if self.open_turn is None or self.spawned is not None:
+            return []
+        return self._read_typed_texts(self.open_turn.turn)
+
+    def _read_typed_texts(self, turn: int) -> list[str]:
+        """Return the texts of a turn; 0: of all."""
         sender = self.open_turn.sender if self.open_turn is not None else ""
         texts: list[str] = []
         for message in self.messages:
-            if message.role == "user":
+            if message.role == "user" and (not turn or message.turn == turn):
                 for speaker, parts in message.inputs or ((message.sender, message.parts),):
                     if speaker == sender:
                         texts += [part.text for part in parts if isinstance(part, Text) and not part.origin]

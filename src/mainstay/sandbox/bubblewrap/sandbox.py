@@ -74,9 +74,12 @@ class BubblewrapSandbox(BaseSandbox):
         return {network: list(system_mount_arguments(network)) for network in (False, True)}
 
     def _prepare(self, command: SandboxCommand) -> BubblewrapSetup:
-        return BubblewrapSetup(
-            command, self._find_overlay_folder(command.folders) if command.protect_deletions else None
-        )
+        return BubblewrapSetup(command, self._choose_overlay_folder(command))
+
+    def _choose_overlay_folder(self, command: SandboxCommand) -> str | None:
+        if command.protect_deletions or (command.protect_obeyed and self.can_protect_deletions):
+            return self._find_overlay_folder(command.folders)
+        return None
 
     def _find_overlay_folder(self, folders: SessionFolders) -> str:
         for folder in overlay_parents(folders):
@@ -121,7 +124,9 @@ class BubblewrapSandbox(BaseSandbox):
             *private_folder_arguments(limits),
             *file_arguments(files),
         ]
-        arguments += mount_arguments(plan_mounts(command, self._toolchains), overlays)
+        pinned = site.pinned_paths if isinstance(site, BubblewrapSetup) else ()
+        mounts = plan_mounts(command, self._toolchains, on_overlay=bool(overlays), pinned=pinned)
+        arguments += mount_arguments(mounts, overlays)
         arguments += ["--remount-ro", "/", "--chdir", prepared.cwd, "--clearenv"]
         for name, value in {
             **build_toolchain_environment(self._toolchains),
