@@ -10,7 +10,7 @@ from mainstay.core.obeyed_files import may_be_obeyed
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.io.path_resolver import is_inside
+from mainstay.io.path_resolver import casefold_path, is_inside
 from mainstay.trust.obeyed_file_requests import is_change_in_script, is_obeyed_change_requested
 from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis, analyse_script
 
@@ -42,7 +42,10 @@ async def may_change_obeyed_files(script: str, folders: SessionFolders, cwd: str
         return True
     if not analysis.written_paths:
         return False
-    may_change: bool = await run_in_thread(lambda: any(_may_be_obeyed(path, cwd) for path in analysis.written_paths))
+    obeyed = tuple(casefold_path(path.rstrip("/")) for path in folders.obeyed_paths)
+    may_change: bool = await run_in_thread(
+        lambda: any(_may_be_obeyed(path, cwd, obeyed) for path in analysis.written_paths)
+    )
     return may_change
 
 
@@ -50,7 +53,7 @@ def _is_inexact(command: AnalysedCommand) -> bool:
     return command.program in _INEXACT_WRITERS or any(may_be_obeyed(word or "") for word in command.argv)
 
 
-def _may_be_obeyed(path: str, cwd: str) -> bool:
+def _may_be_obeyed(path: str, cwd: str, obeyed: tuple[str, ...]) -> bool:
     """Return True unless a path leads to a file, perhaps a new one, of which no program takes notice."""
     if any(char in path for char in "*?[{~$`") or path.startswith("-"):
         return True
@@ -60,7 +63,8 @@ def _may_be_obeyed(path: str, cwd: str) -> bool:
         is_shared = not os.path.isdir(real) and os.stat(real).st_nlink > 1
     except OSError:  # a new file
         is_shared = False
-    return is_shared or real != whole or may_be_obeyed(whole)
+    is_listed = any(is_inside(casefold_path(whole), listed) for listed in obeyed)
+    return is_shared or is_listed or real != whole or may_be_obeyed(whole)
 
 
 def _has_writable_program_folder(folders: SessionFolders) -> bool:
