@@ -35,9 +35,9 @@ def landlock() -> int:
     return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) if sys.platform == "linux" else 0
 
 
-def judge(code: bytes, arch: int, number: int, second: int = 0) -> int:
+def judge(code: bytes, arch: int, number: int, second: int = 0, first: int = 0) -> int:
     """The kernel's side of a filter, as far as ours goes."""
-    data = struct.pack("=IIQQQ", number, arch, 0, 0, second)
+    data = struct.pack("=IIQQQ", number, arch, 0, first, second)
     steps = [struct.unpack_from("=HBBI", code, at) for at in range(0, len(code), 8)]
     at = value = 0
     while True:
@@ -63,7 +63,11 @@ def test_the_filter_refuses_what_it_lists_and_nothing_else(machine: str, arch: i
     refused = {number for number, verdict in verdicts.items() if verdict != ALLOW}
     mount, keyctl = {"x86_64": (165, 250), "aarch64": (40, 219)}[machine]
     assert {mount, keyctl, 425, 429, 442} <= refused
-    assert len(refused) == 31
+    assert len(refused) == 33
+    sockets = {"x86_64": (41, 53), "aarch64": (198, 199)}[machine]
+    for family in range(64):
+        expected = ALLOW if family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, 16) else 0x00050000 | 97
+        assert [judge(code, arch, number, first=family) for number in sockets] == [expected] * 2, family
     assert verdicts[mount] & 0xFFFF == errno.EPERM
     assert verdicts[425] & 0xFFFF == errno.ENOSYS
     assert judge(code, arch, ioctl, 0x5412) & 0xFFFF == errno.EPERM
