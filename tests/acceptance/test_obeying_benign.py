@@ -18,6 +18,7 @@ SANDBOXED = pytest.mark.skipif(
 ASKED = {
     "follow-a-link": "the second address is the page's choice",
     "rename-many": "which files go is known only when it runs",
+    "remind-after-reading": "a file says when, and the prompt will act with the person's rights",
 }
 
 
