@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 
+from mainstay.core.git_configured_paths import find_git_configured_paths
 from mainstay.core.obeyed_files import may_be_obeyed
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import SessionFolders
@@ -63,8 +64,19 @@ def _may_be_obeyed(path: str, cwd: str, obeyed: tuple[str, ...]) -> bool:
         is_shared = not os.path.isdir(real) and os.stat(real).st_nlink > 1
     except OSError:  # a new file
         is_shared = False
-    is_listed = any(is_inside(casefold_path(whole), listed) for listed in obeyed)
+    configured = tuple(map(casefold_path, _find_configured_paths(whole)))
+    is_listed = any(is_inside(casefold_path(whole), listed) for listed in (*obeyed, *configured))
     return is_shared or is_listed or real != whole or may_be_obeyed(whole)
+
+
+def _find_configured_paths(path: str) -> set[str]:
+    """Return what git obeys, by its configuration, in the work trees around a path."""
+    paths: set[str] = set()
+    while len(path) > 1:
+        path = os.path.dirname(path)
+        if os.path.lexists(f"{path}/.git"):
+            paths |= find_git_configured_paths(path)
+    return paths
 
 
 def _has_writable_program_folder(folders: SessionFolders) -> bool:

@@ -166,6 +166,29 @@ async def test_repositories_that_a_command_creates_run_nothing_either(space: Wor
     assert not marker.exists()
 
 
+async def test_folders_that_the_owners_configuration_names_are_protected_too(space: Workspace, bash: Tool) -> None:
+    """With core.hooksPath in the work tree, a hook is any file in there."""
+    marker = build_clone(
+        space, "cp evil tools/hooks/pre-commit; echo x > included; cp evil bin/monitor; touch bin/other"
+    )
+    for name in ("tools/hooks", "bin"):
+        (space.work / name).mkdir(parents=True)
+    (space.work / "bin/monitor").write_text("#!/bin/sh\n")
+    (space.work / "bin/monitor").chmod(0o755)
+    git(space.work, "config", "core.hooksPath", "tools/hooks")
+    git(space.work, "config", "core.fsmonitor", "bin/monitor")
+    git(space.work, "config", "include.path", "../included")
+    shown = await call(bash, saying("run make test"), command="make test")
+    git(space.work, "status")
+    git(space.work, "commit", "-q", "--allow-empty", "-m", "x")
+    assert not marker.exists()
+    assert "tools/hooks/pre-commit" in shown
+    assert not (space.work / "included").exists()
+    assert (space.work / "bin/other").exists()
+    assert await may_change_obeyed_files("echo x > tools/hooks/pre-push", space.grounds("s"), str(space.work))
+    assert not await may_change_obeyed_files("echo x > tools/other", space.grounds("s"), str(space.work))
+
+
 async def test_what_was_held_back_is_data_with_its_content(space: Workspace, sandbox: BubblewrapSandbox) -> None:
     folders = space.grounds("s")
     (space.work / ".npmrc").write_text("theirs")

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from mainstay.core.git_configured_paths import find_git_configured_paths
 from mainstay.core.obeyed_files import find_obeyed_topic
 from mainstay.core.tool_ports import HeldChange
 from mainstay.sandbox.git_config_rules import is_config_change_harmless
@@ -78,6 +79,9 @@ class ObeyedFileGuard:
         self._roots = sorted((root.rstrip("/") for root in roots), key=len, reverse=True)
         self._fixed = {path.casefold() for path in fixed}
         self._obeyed = {path.rstrip("/").casefold() for path in obeyed}
+        self._configured: set[str] = set()  # named by the configuration of git
+        for root in self._roots:
+            self._note_configured_paths(root)
         self._may_change = may_change
         self._accepts_harmless = accepts_harmless
         self._home = home.rstrip("/")  # HOME of commands: only commands obey the dotfiles in it
@@ -97,6 +101,8 @@ class ObeyedFileGuard:
         while len(folded) > 1:
             if folded in self._obeyed:
                 return "other"
+            if folded in self._configured:
+                return "git-hooks"
             folded = folded.rpartition("/")[0]
         root = next((root for root in self._roots if path.startswith(f"{root}/")), "")
         topic = find_obeyed_topic(path[len(root) + 1 :])
@@ -104,12 +110,22 @@ class ObeyedFileGuard:
         is_own_setting = topic in _HOME_TOPICS and self._home and path.startswith(f"{self._home}/.")
         return None if is_own_setting else topic
 
+    def _note_configured_paths(self, folder: str) -> None:
+        """Note what git obeys in a work tree, and in those around it."""
+        while len(folder) > 1:
+            if os.path.lexists(f"{folder}/.git"):
+                self._configured |= {path.casefold() for path in find_git_configured_paths(folder)}
+            folder = os.path.dirname(folder)
+
     def find_role(self, path: str, parent_role: FolderRole, names: Iterable[str], lower: int) -> FolderRole:
         """Return what a folder is for git. `names` are its entries in the upper layer."""
         name = os.path.basename(path).casefold()
+        lower_names = os.listdir(lower)
+        if ".git" in lower_names and path not in self._roots:
+            self._configured |= {path.casefold() for path in find_git_configured_paths(path)}
         if parent_role == "hooks" or (parent_role == "git" and name == "hooks"):
             return "hooks"
-        if name == ".git" or _NESTED_GIT_FOLDER.fullmatch(path) or _looks_like_git({*names, *os.listdir(lower)}):
+        if name == ".git" or _NESTED_GIT_FOLDER.fullmatch(path) or _looks_like_git({*names, *lower_names}):
             return "git"
         return ""
 

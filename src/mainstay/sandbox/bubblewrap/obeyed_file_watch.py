@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+from mainstay.core.git_configured_paths import find_git_configured_paths
 from mainstay.core.obeyed_files import find_obeyed_topic
 from mainstay.sandbox.bubblewrap.obeyed_file_guard import MayChange
 from mainstay.sandbox.git_config_rules import CONFIG_BYTES_MAX, is_config_change_harmless
@@ -45,6 +46,8 @@ class ObeyedFileWatch:
 
 
 def _find_in_folder(root: str, folder: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    if ".git" in names:
+        yield from ((path, "git-hooks") for path in find_git_configured_paths(folder) if os.path.lexists(path))
     is_git = "/.git" in folder.casefold() or ("HEAD" in names and {"objects", "refs"} <= set(names))
     for name in names:
         path = f"{folder}/{name}"
