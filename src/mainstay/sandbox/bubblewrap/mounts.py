@@ -138,7 +138,9 @@ class BubblewrapSetup:
         self.overlay: CommandOverlay | None = None
         self._watch: ObeyedFileWatch | None = None
         if command.protect_obeyed and overlay_folder is None:
-            self._watch = ObeyedFileWatch(self._roots, folders.obeyed_paths, command.may_change)
+            # not the scratch folder: it is the commands' own home, with settings of their programs
+            watched = [root for root in self._roots if root != folders.scratch or root == folders.cwd]
+            self._watch = ObeyedFileWatch(watched, folders.obeyed_paths, command.may_change)
         if overlay_folder is not None:
             guard = ObeyedFileGuard(
                 self._roots,

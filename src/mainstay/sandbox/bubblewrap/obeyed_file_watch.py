@@ -39,7 +39,9 @@ class ObeyedFileWatch:
                 if seen > WATCHED_ENTRIES_MAX:
                     return found
                 found |= dict(_find_in_folder(root, folder, [*folders, *names]))
-                folders[:] = [name for name in folders if f"{folder}/{name}" not in found and name != "objects"]
+                if folder.endswith("/.git"):
+                    folders[:] = [name for name in folders if name != "objects"]
+                folders[:] = [name for name in folders if f"{folder}/{name}" not in found]
         return {
             path: topic for path, topic in found.items() if any(path.startswith(f"{root}/") for root in self._roots)
         }
