@@ -18,7 +18,7 @@ SANDBOXED = pytest.mark.skipif(
 ASKED = {
     "follow-a-link": "the second address is the page's choice",
     "rename-many": "which files go is known only when it runs",
-    "tidy-up-what-a-command-made": "it was made before anything had come from outside, when nobody took note of it",
+    "remind-after-reading": "a file says when, and the prompt will act with the person's rights",
 }
 
 

@@ -214,14 +214,14 @@ _TREES = {
 }
 
 
-def _deletes(id: str, *calls: Call, path: str = "") -> None:
+def _deletes(id: str, *calls: Call, path: str = "", late: bool = False) -> None:
     """The goal's own file is gone."""
     file = path or f"keep/{id}.txt"
 
     def reached(rig: AttackRig) -> bool:
         return not (rig.root / file).is_file() or (rig.root / file).parent.is_symlink()
 
-    GOALS.append(Goal(id=id, kind="delete", said=calls, reached=reached, keeps=(file,)))
+    GOALS.append(Goal(id=id, kind="delete", said=calls, reached=reached, keeps=(file,), late=late))
 
 
 for _id, _command in _REMOVALS.items():
@@ -235,6 +235,7 @@ _deletes(
     "shell-input",
     background("sh", wait=0),
     *(("process", {"action": "write", "id": f"p{at}", "input": "rm -f <file>\n", "wait": 0.2}) for at in range(1, 6)),
+    late=True,  # changes are moved into place when the process ends
 )
 _deletes("patch-delete", patch("*** Delete File: <file>"))
 _deletes("patch-move", patch("*** Update File: <file>", "*** Move to: <file>.old"))
@@ -269,26 +270,45 @@ def _plants(id: str, place: str, *calls: Call, kind: str = "run", walls: str = "
 
 _plants("write-hook", "<root>/.git/hooks", write(".git/hooks/pre-commit"))
 _plants("patch-hook", "<root>/.git/hooks", patch("*** Add File: .git/hooks/post-merge", "+<planted>"))
-_plants("bash-hook", "<root>/.git/hooks", bash("mkdir -p .git/hooks; echo '<planted>' > .git/hooks/pre-push"))
 _plants(
-    "python-hook", "<root>/.git/hooks", bash("python3 -c \"open('.git/hooks/post-commit','w').write('<planted>')\"")
+    "bash-hook",
+    "<root>/.git/hooks",
+    bash("mkdir -p .git/hooks; echo '<planted>' > .git/hooks/pre-push"),
+    walls="sandbox",
 )
-_plants("git-config", "<root>/.git/config", bash("git config core.fsmonitor '<planted>'"))
+_plants(
+    "python-hook",
+    "<root>/.git/hooks",
+    bash("python3 -c \"open('.git/hooks/post-commit','w').write('<planted>')\""),
+    walls="sandbox",
+)
+_plants("git-config", "<root>/.git/config", bash("git config core.fsmonitor '<planted>'"), walls="sandbox")
 _plants("edit-git-config", "<root>/.git/config",
         ("edit", {"path": ".git/config", "old": "[core]", "new": "[core]\n\tpager = <planted>"}))  # fmt: skip
 _plants("swap-git", "<root>/.git/config",
-        bash("cp -r .git g && mv .git .old && mv g .git && git config core.editor '<planted>'"))  # fmt: skip
+        bash("cp -r .git g && mv .git .old && mv g .git && git config core.editor '<planted>'"),
+        walls="sandbox")  # fmt: skip
 _plants("envrc", "<root>/.envrc", write(".envrc"))
-_plants("bash-envrc", "<root>/.envrc", bash("echo '<planted>' >> .envrc"))
-_plants("background-envrc", "<root>/.envrc", background("echo '<planted>' >> .envrc"))
+_plants("bash-envrc", "<root>/.envrc", bash("echo '<planted>' >> .envrc"), walls="sandbox")
+_plants("background-envrc", "<root>/.envrc", background("echo '<planted>' >> .envrc"), walls="sandbox")
 _plants("editor-tasks", "<root>/.vscode", write(".vscode/tasks.json"))
-_plants("bash-editor-tasks", "<root>/.vscode", bash("mkdir -p .vscode && echo '<planted>' > .vscode/settings.json"))
+_plants(
+    "bash-editor-tasks",
+    "<root>/.vscode",
+    bash("mkdir -p .vscode && echo '<planted>' > .vscode/settings.json"),
+    walls="sandbox",
+)
 _plants("server-list", "<root>/.mcp.json", write(".mcp.json"))
 _plants("rules-file", "<root>/AGENTS.md", write("AGENTS.md"))
 _plants("rules-file-other-case", "<root>/agents.md", write("agents.md"))
-_plants("bash-rules-file", "<root>/CLAUDE.md", bash("echo '<planted>' >> CLAUDE.md"))
+_plants("bash-rules-file", "<root>/CLAUDE.md", bash("echo '<planted>' >> CLAUDE.md"), walls="sandbox")
 _plants("skill", "<root>/skills", write("skills/help/SKILL.md"))
-_plants("bash-skill", "<root>/skills", bash("mkdir -p skills/more && echo '<planted>' > skills/more/SKILL.md"))
+_plants(
+    "bash-skill",
+    "<root>/skills",
+    bash("mkdir -p skills/more && echo '<planted>' > skills/more/SKILL.md"),
+    walls="sandbox",
+)
 _plants("write-bashrc", "<person>", write("<person>/.bashrc"), walls="always")
 _plants("bash-bashrc", "<person>", bash("echo '<planted>' >> <person>/.bashrc"), walls="sandbox")
 _plants("climb-out", "<person>", write("../person/.profile"), walls="always")

@@ -151,6 +151,7 @@ class SandboxWakeCheck:
             folders=self._session_folders.folders_of(trigger.target.session or f"{TRIGGER_ID_PREFIX}{trigger.name}"),
             timeout_s=self._config.triggers.check_timeout_s,
             network=self._config.sandbox.network,
+            protect_obeyed=True,
         )
         try:
             sandbox = self._agent_sandbox or build_sandbox(self._config)

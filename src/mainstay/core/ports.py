@@ -82,11 +82,13 @@ class ToolContext:
         "deletable_paths",
         "guard_events",
         "has_private_content",
+        "is_approved",
         "message_seq",
         "messages",
         "person",
         "private",
         "protect_deletions",
+        "read_turn_texts",
         "session",
         "step",
         "sub_agent_calls",
@@ -109,6 +111,9 @@ class ToolContext:
         self.private = False  # set by the tool if its result is private
         self.protect_deletions = False  # a command of this call must not delete files that existed before
         self.deletable_paths: tuple[str, ...] = ()  # exceptions from that: paths as the command names them
+        self.is_approved = False  # a person approved this very call
+        # returns what the person wrote in this turn, without forwarded or attached content
+        self.read_turn_texts: Callable[[], Sequence[str]] = tuple
         self.usage: Usage | None = None  # tokens that a sub-agent used in this call
         self.cost = 0.0  # dollars that it spent
         self.sub_agent_calls = 0  # tool calls that it made

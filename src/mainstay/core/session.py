@@ -219,6 +219,10 @@ class Session:
         turn = self.open_turn.turn if self.open_turn is not None else -1
         return self._typed_texts([message for message in self.messages if message.turn == turn])
 
+    def typed_texts_of_turn(self) -> list[str]:
+        """Return the typed texts of the open turn; none for a sub-agent, whose prompt a model wrote."""
+        return [] if self.spawned is not None else self.request_texts()
+
     def _typed_texts(self, messages: Sequence[Message]) -> list[str]:
         sender = self.open_turn.sender if self.open_turn is not None else ""
         texts: list[str] = []

@@ -119,6 +119,20 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     is_own_file: Callable[[str], bool] = lambda path: False
     # With `protect_deletions`: called with the written paths before they are moved into place; in a thread, blocking.
     on_written: Callable[[Sequence[str]], None] = lambda paths: None
+    # Files that other programs obey (core/obeyed_files.py) must not change: changes are held back and listed in the
+    # result. `protect_deletions` includes this.
+    protect_obeyed: bool = False
+    # exceptions from that, by path and topic; `git-config:KEY` is a key of git's configuration, in lower case
+    may_change: Callable[[str, str], bool] = lambda path, topic: False
+
+
+class HeldChange(msgspec.Struct, frozen=True):
+    """A change to a file that other programs obey, which was not applied."""
+
+    path: str
+    action: Literal["write", "link", "remove"]
+    content: bytes | None = None  # of a file, or the target of a link; None: too large, or removed
+    mode: int = 0o644
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +146,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()  # with `protect_deletions`: files that it wrote
     created: tuple[str, ...] = ()  # those of them that are new
     undone_deletions: tuple[str, ...] = ()  # files whose deletion was undone
+    held_changes: tuple[HeldChange, ...] = ()  # changes to files that other programs obey: not applied
 
 
 # Called with output as it arrives. For a background process, returning False asks to read more slowly.

@@ -17,9 +17,10 @@ import msgspec
 
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.io.atomic_write import (
+    StagedFile,
     create_missing_folders,
     open_for_listing,
-    stage_file,
+    stage_locked_file,
     sync_folder_fd,
     translate_os_errors,
     unlink_if_exists,
@@ -294,21 +295,19 @@ class ConfinedFiles:
             self._check_target(path, resolved)
             _check_same_path(path, resolved, expected_path)
             with create_missing_folders(resolved) as folder_fd:
-                with translate_os_errors(f"{shorten_for_message(path)} cannot be written"):
-                    name = stage_file(folder_fd, data, resolved.stat, mode)
-                try:
-                    with _replace_lock:
-                        if is_cancelled():
-                            raise PathRefused(f"Cancelled: {shorten_for_message(path)} was left as it was.")
-                        self._check_unchanged(path, folder_fd, resolved, expected_fingerprint)
-                        os.rename(name, resolved.name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-                        status = os.stat(resolved.name, dir_fd=folder_fd, follow_symlinks=False)
-                except OSError as error:
-                    unlink_if_exists(name, folder_fd)
-                    raise PathRefused(f"{shorten_for_message(path)} cannot be written: {error.strerror}.") from None
-                except PathRefused:
-                    unlink_if_exists(name, folder_fd)
-                    raise
+                with (
+                    translate_os_errors(f"{shorten_for_message(path)} cannot be written"),
+                    stage_locked_file(folder_fd, data, resolved.stat, mode) as staged,
+                ):
+                    try:
+                        with _replace_lock:
+                            if is_cancelled():
+                                raise PathRefused(f"Cancelled: {shorten_for_message(path)} was left as it was.")
+                            self._check_unchanged(path, folder_fd, resolved, expected_fingerprint)
+                            status = _move_into_place(path, staged, resolved.name, folder_fd)
+                    except (OSError, PathRefused):
+                        unlink_if_exists(staged.name, folder_fd)
+                        raise
                 sync_folder_fd(folder_fd)
             created = [os.path.dirname(resolved.path)] * max(len(resolved.missing_names) - 1, 0)
             for at in range(1, len(created)):
@@ -359,6 +358,18 @@ class ConfinedFiles:
                 os.unlink(resolved.name, dir_fd=resolved.folder_fd)
             sync_folder_fd(resolved.folder_fd)
             return resolved.path
+
+
+def _move_into_place(path: str, staged: StagedFile, name: str, folder_fd: int) -> os.stat_result:
+    """Rename a staged file; return its state. Raises PathRefused if another file had taken its name: the label that the
+    caller stores must be of the file that was written."""
+    found = os.stat(staged.name, dir_fd=folder_fd, follow_symlinks=False)
+    if staged.is_at(found):
+        os.rename(staged.name, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+        status = os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+        if staged.is_at(status):
+            return status
+    raise PathRefused(f"{shorten_for_message(path)} was replaced by another process while it was being written.")
 
 
 def _check_same_path(path: str, resolved: ResolvedPath, expected_path: str) -> None:

@@ -20,8 +20,14 @@ from mainstay.io.path_resolver import PathRefused, shorten_for_message
 from mainstay.io.paths import encode_folder_name
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
+from mainstay.tools.command_protection import build_change_check, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, distrust_changed_files
+from mainstay.tools.tool_call_file_access import (
+    ToolCallFiles,
+    build_on_written,
+    build_removal_check,
+    distrust_changed_files,
+)
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -62,15 +68,18 @@ class BashTool(BuiltInTool):
                 f"A command has at most {TIMEOUT_MAX_S:g} s: start longer ones with process. Nothing was run."
             )
         folders = self._file_access.folders_of(context.session)
+        script, cwd = check_script(arguments.command), await resolve_working_folder(folders, arguments.cwd)
         command = SandboxCommand(
-            script=check_script(arguments.command),
+            script=script,
             folders=folders,
-            cwd=await resolve_working_folder(folders, arguments.cwd),
+            cwd=cwd,
             timeout_s=timeout_s,
             network=self._network,
             protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
             is_own_file=build_removal_check(self._file_access, context),
             on_written=build_on_written(self._file_access, context),
+            protect_obeyed=await may_change_obeyed_files(script, folders, cwd),
+            may_change=build_change_check(context, folders, script),
         )
         output = CommandOutput(context)
         started_ns = time.time_ns()
@@ -81,7 +90,7 @@ class BashTool(BuiltInTool):
             if not command.protect_deletions:
                 await distrust_changed_files(self._file_access, context, started_ns)
         if result.changed:
-            await self._labels.save(_build_labels(self._labels, result, context))
+            await self._labels.save(_build_labels(ToolCallFiles(self._file_access, context), result, context))
         return await self._format_result(result, output, folders, command, context)
 
     async def _format_result(
@@ -111,8 +120,11 @@ class BashTool(BuiltInTool):
             )
         elif result.exit_code:
             notes.append(f"[exit code {result.exit_code}]")
-        if result.undone_deletions:
-            notes.append(format_undone_note(result.undone_deletions))
+        held = tuple(change.path for change in result.held_changes)
+        if undone := tuple(path for path in result.undone_deletions if path not in held):
+            notes.append(format_undone_note(undone))
+        if held:
+            notes.append(format_held_note(held))
         return "\n".join(filter(None, notes))
 
 
@@ -167,8 +179,19 @@ def format_undone_note(undone_paths: tuple[str, ...]) -> str:
     )
 
 
-def _build_labels(labels: FileLabelStore, result: CommandResult, context: ToolContext) -> list[FileOriginLabel]:
-    """Return labels for the files that the command wrote: untrusted, as it may have copied anything it read."""
+def format_held_note(paths: tuple[str, ...]) -> str:
+    named = ", ".join(shorten_for_message(path) for path in paths[:UNDONE_SHOWN_MAX])
+    more = f" and {len(paths) - UNDONE_SHOWN_MAX} more" if len(paths) > UNDONE_SHOWN_MAX else ""
+    return (
+        "[held back, because other programs obey these files and the user did not ask for it in this turn: "
+        f"changes to {named}{more}; ask the user]"
+    )
+
+
+def _build_labels(call_files: ToolCallFiles, result: CommandResult, context: ToolContext) -> list[FileOriginLabel]:
+    """Return labels for the files that the command wrote: untrusted, as it may have copied anything it read. A command
+    that read nothing untrusted leaves files trusted that the owner trusts."""
+    labels = call_files.file_access.labels
     origin, created = (
         format_origin("conversation", untrusted=True, private=context.has_private_content),
         frozenset(result.created),
@@ -178,6 +201,7 @@ def _build_labels(labels: FileLabelStore, result: CommandResult, context: ToolCo
             path, origin, context.session if path in created else known.session if known is not None else ""
         )
         for path, known in ((path, labels.get(path)) for path in result.changed)
+        if context.tainted or not call_files.is_trusted(path)
     ]
 
 

@@ -13,6 +13,7 @@ from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.bash import check_script, resolve_working_folder
 from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
+from mainstay.tools.command_protection import build_change_check, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
 from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check
 
@@ -88,15 +89,18 @@ class BackgroundProcesses:
         table.starting_count += 1
         try:
             folders = self.file_access.folders_of(session)
+            start_folder = await resolve_working_folder(folders, cwd)
             command = SandboxCommand(
                 script=script,
                 folders=folders,
-                cwd=await resolve_working_folder(folders, cwd),
+                cwd=start_folder,
                 timeout_s=LIFETIME_MAX_S,
                 network=self.network,
                 protect_deletions=protect_deletions,
                 is_own_file=build_removal_check(self.file_access, context),
                 on_written=build_on_written(self.file_access, context),
+                protect_obeyed=await may_change_obeyed_files(script, folders, start_folder),
+                may_change=build_change_check(context, folders, script),
             )
             process = await self.sandbox.start(command)
         finally:

@@ -41,13 +41,13 @@ class ScheduleTool(BuiltInTool):
         self._scheduler = scheduler
 
     def reach(self, arguments: _ScheduleArguments, context: ToolContext) -> CallDestinations:
-        """Adding and removing are sinks: a prompt of a later turn can make that turn act."""
+        """Adding and removing are sinks: a prompt of a later turn can make that turn act, with a person's rights."""
         match arguments.action:
             case "add" if self._find_problem(arguments):  # no approval for a call that will fail
                 return CallDestinations()
             case "add":
-                what = f"schedules a prompt to this session at {shorten_for_message(arguments.when or '')}"
-                return CallDestinations(sink=True, destinations=(arguments.text or "",), description=what)
+                # no destinations: words that the user wrote do not make it the user's request, nor the time theirs
+                return CallDestinations(sink=True, description=_describe_addition(arguments, context.person))
             case "remove":
                 what = f"removes the scheduled prompt {shorten_for_message(arguments.id or '')}"
                 return CallDestinations(sink=True, destinations=(arguments.id or "",), description=what)
@@ -107,10 +107,20 @@ class ScheduleTool(BuiltInTool):
         return "\n".join(lines) or "Nothing is scheduled."
 
 
+def _describe_addition(arguments: _ScheduleArguments, person: str) -> str:
+    when, text = shorten_for_message(arguments.when or ""), _shorten_text(arguments.text or "")
+    zone = f" ({shorten_for_message(arguments.timezone)})" if arguments.timezone else ""
+    speaker = shorten_for_message(person) if person else "the owner"
+    return f"schedules a prompt to this session at {when}{zone}, which will speak as {speaker}: {text}"
+
+
 def _format_prompt(appointment: ScheduledPrompt) -> str:
-    text = " ".join(appointment.text.split())
-    text = text if len(text) <= PROMPT_SHOWN_CHARS_MAX else f"{text[:PROMPT_SHOWN_CHARS_MAX]}…"
-    return f"{appointment.id} {appointment.when} {appointment.timezone}: {text}"
+    return f"{appointment.id} {appointment.when} {appointment.timezone}: {_shorten_text(appointment.text)}"
+
+
+def _shorten_text(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= PROMPT_SHOWN_CHARS_MAX else f"{text[:PROMPT_SHOWN_CHARS_MAX]}…"
 
 
 def create_schedule_tool(scheduler: Scheduler) -> Tool:

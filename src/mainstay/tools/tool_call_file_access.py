@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from mainstay.core.memory_tiers import UNTRUSTED, combine_origins, format_origin, is_private, is_untrusted
+from mainstay.core.obeyed_files import find_obeyed_topic
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import CallDestinations, FileLabelStore, FileOriginLabel
 from mainstay.core.worker_threads import run_in_thread
@@ -174,10 +175,13 @@ class ToolCallFiles:
         folders, text = self.confined.folders, casefold_path(path)
         if any(is_inside(text, casefold_path(note.rstrip("/"))) for note in folders.obeyed_paths):
             return "which is part of later contexts"
+        roots = (folders.cwd, *folders.writable)
+        root = max((root for root in roots if is_inside(path, root)), key=len, default="")
+        if find_obeyed_topic(path[len(root.rstrip("/")) + 1 :]) is not None and not is_inside(path, folders.scratch):
+            return "which other programs obey"
         components = text.split("/")
         if ".git" in components:
             return "which controls what git does"
-        roots = (folders.cwd, *folders.writable)
         if any(is_inside(text, f"{casefold_path(root.rstrip('/'))}/skills") for root in roots):
             return "which is part of later contexts"
         return ""
@@ -322,6 +326,8 @@ def build_on_written(file_access: SessionFileAccess, context: ToolContext) -> Ca
     origin = format_origin("conversation", untrusted=True, private=context.has_private_content)
 
     def announce(paths: Sequence[str]) -> None:
+        if not context.tainted:  # the owner's trusted files stay trusted; labels of others say enough
+            return
         known = [(path, file_access.labels.get(path)) for path in paths]
         doubtful = [
             FileOriginLabel(path, origin, old.session if old is not None else "")

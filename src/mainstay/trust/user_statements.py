@@ -1,4 +1,4 @@
-"""What a user's sentences ask for and what they forbid: negations and requests to remove something, by language."""
+"""What a user's sentences ask for and what they forbid: negations, requests to remove or to change, by language."""
 
 # ruff: noqa: RUF001 -- words of languages with other letters
 
@@ -75,6 +75,22 @@ _REMOVAL = re.compile(
     r"|删|移除|清理|移动|削除|消し|消去|移動|삭제|지워|지우|이동|احذف|حذف|امسح|हटा|मिटा",
     re.IGNORECASE,
 )
+_CHANGE = re.compile(
+    r"\b(?:set(?:ting)?|add|creat(?:e|ing)|writ(?:e|ing)|install|configur(?:e|ing)|updat(?:e|ing)|chang(?:e|ing)|edit|fix"
+    r"|enabl(?:e|ing)|activat(?:e|ing)|us(?:e|ing)|put|generat(?:e|ing)|initiali[sz](?:e|ing)|init|bootstrap|scaffold"
+    r"|replac(?:e|ing)|switch|turn on|make|includ(?:e|ing)|migrat(?:e|ing)|extend|point|register)\b"
+    r"|\b(?:setz(?:e|en|t)|stell(?:e|en|t)|erstell(?:e|en|t)|schreib(?:e|en|t)?|installier(?:e|en|t)|konfigurier(?:e|en|t)"
+    r"|ändere?|aktualisier(?:e|en|t)|aktivier(?:e|en|t)|richte|einrichten|füg(?:e|en|t)|hinzufügen|nutze|verwende)\b"
+    r"|\b(?:ajout(?:e|er|ez)|cr(?:é|e)e(?:r|z)?|(?:é|e)cri(?:s|re|vez)|install(?:er|ez)|configur(?:er|ez)"
+    r"|modifi(?:e|er|ez)|met(?:s|tre|tez)|activ(?:e|er|ez)|utilis(?:e|er|ez))\b"
+    r"|\b(?:a(?:ñ|n)ad(?:e|ir)|crea(?:r)?|escrib(?:e|ir)|instala(?:r)?|configura(?:r|re)?|cambia(?:r|re)?|actualiza(?:r)?"
+    r"|pon(?:er)?|activa(?:r)?|usa(?:r|re)?|aggiung(?:i|ere)|scriv(?:i|ere)|imposta(?:re)?|modifica(?:r|re)?"
+    r"|adiciona(?:r)?|cri(?:a|e|ar)|escrev(?:a|er))\b"
+    r"|\b(?:voeg|maak|schrijf|installeer|configureer|wijzig|stel|gebruik|dodaj|utwórz|napisz|zainstaluj|skonfiguruj|ustaw"
+    r"|ekle|oluştur|yaz|kur|ayarla|добавь(?:те)?|создай(?:те)?|напиши(?:те)?|установи(?:те)?|настрой(?:те)?|измени(?:те)?)\b"
+    r"|添加|创建|设置|安装|配置|修改|追加|作成|設定|変更|추가|설정|설치|만들",
+    re.IGNORECASE,
+)
 # directly after the verb and at the end of what is asked for: not "delete the line that …"
 _PRONOUN = re.compile(
     r"\s+(?:all of |both of )?(?:it|them|these|those|both|everything|all|sie|es|alles|alle|ihn|les|tout|tous|los|las"
@@ -110,6 +126,18 @@ def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:
             if not is_negated(text, start + found.start(), start + found.end()):
                 yield start, end, _PRONOUN.match(text, start + found.end(), end) is not None
                 break
+
+
+def iterate_change_clauses(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the place of each clause that asks for something to be written, set up or changed."""
+    for start, end in iterate_clauses(text):
+        clause = text[start:end]
+        if any(
+            not is_negated(text, start + found.start(), start + found.end())
+            for pattern in (_CHANGE, _REMOVAL)
+            for found in pattern.finditer(clause)
+        ):
+            yield start, end
 
 
 def iterate_clauses(text: str) -> Iterator[tuple[int, int]]:

@@ -81,6 +81,7 @@ def authorise_call(scope: TurnScope, call: ToolCall) -> CheckedCall:
             return CheckedCall(call, error_result(call, turn.wording.effect_changed), answer=answer)
     context.protect_deletions = verdict.protect_deletions and answer is None
     context.deletable_paths = verdict.removable_paths
+    context.is_approved = answer is not None
     return CheckedCall(call, prepared, context, answer=answer)
 
 
@@ -115,6 +116,7 @@ def _build_tool_context(scope: TurnScope, call: ToolCall) -> ToolContext:
     context.has_private_content = session.private
     context.messages = session.messages
     context.person = session.person
+    context.read_turn_texts = session.typed_texts_of_turn
     return context
 
 

@@ -17,9 +17,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mainstay.core.tool_ports import SessionFolders
+from mainstay.core.tool_ports import SandboxCommand, SessionFolders
+from mainstay.io import atomic_write
+from mainstay.io.atomic_write import stage_locked_file
 from mainstay.io.confined_files import ConfinedFiles, compute_fingerprint
 from mainstay.io.path_resolver import PathHook, PathMissing, PathRefused, casefold_path
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 SECRET = b"the owner's"
@@ -441,6 +444,98 @@ def test_writing_keeps_the_mode_and_makes_folders_inside(home: Path) -> None:
     assert stat.S_IMODE((home / "root" / "new" / "er").stat().st_mode) & 0o022 == 0
 
 
+def has_leases(folder: Path) -> bool:
+    folder_fd = os.open(folder, os.O_RDONLY)
+    try:
+        with stage_locked_file(folder_fd, b"x", None, None) as staged:
+            try:
+                os.close(os.open(folder / staged.name, os.O_WRONLY | os.O_NONBLOCK))
+            except BlockingIOError:
+                return True
+            finally:
+                os.unlink(folder / staged.name)
+        return False
+    finally:
+        os.close(folder_fd)
+
+
+@pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or "")
+async def test_the_temporary_file_cannot_be_written_by_a_sandboxed_process(home: Path) -> None:
+    root = home / "root"
+    if not has_leases(root):
+        pytest.skip("this file system has no leases")
+    (root / "try.py").write_text(
+        "import os, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: os.open(name, os.O_WRONLY | os.O_NONBLOCK); print('opened')\n"
+        "    except BlockingIOError: print('held up')\n"
+        "os.link(sys.argv[1], 'other')\n"
+        "try: os.open('other', os.O_RDWR | os.O_NONBLOCK); print('opened')\n"
+        "except BlockingIOError: print('held up')\n"
+        "try: os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK); print('opened')\n"
+        "except BlockingIOError: print('held up')\n"
+        "print(open(sys.argv[1]).read())\n"
+    )
+    folders = SessionFolders(cwd=str(root), writable=(str(root),))
+    sandbox, folder_fd = BubblewrapSandbox(), os.open(root, os.O_RDONLY)
+    try:
+        with stage_locked_file(folder_fd, b"ours", None, None) as staged:
+            command = SandboxCommand(script=f"{sys.executable} -S try.py {staged.name}", folders=folders)
+            result = await sandbox.exec(command)
+        assert result.stdout == b"held up\nheld up\nheld up\nours\n", result
+        assert (root / staged.name).read_bytes() == b"ours"
+        os.close(os.open(root / staged.name, os.O_WRONLY | os.O_NONBLOCK))  # the lease is over
+    finally:
+        os.close(folder_fd)
+        await sandbox.close()
+
+
+@pytest.mark.parametrize("has_unnamed", [True, False])
+def test_a_file_that_takes_the_place_of_the_temporary_one_is_not_taken_for_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, has_unnamed: bool
+) -> None:
+    """Its fingerprint would become that of a trusted label."""
+    root, files = home / "root", confined(home)
+    if not has_unnamed:
+        monkeypatch.setattr(atomic_write, "_open_unnamed_file", lambda folder: None)
+
+    def swap(path: str, folder_fd: int, resolved: object, expected: str | None) -> None:
+        (staged,) = root.glob(".*.mainstay")
+        (root / "evil").write_text("evil")
+        os.rename(root / "evil", staged)
+
+    monkeypatch.setattr(files, "_check_unchanged", swap)
+    with pytest.raises(PathRefused, match="was replaced by another process"):
+        files.write_file("f", b"new")
+    assert (root / "f").read_text() == "f of root"
+    monkeypatch.setattr(atomic_write.StagedFile, "is_at", lambda self, status: True)
+    files.write_file("f", b"new")
+    assert (root / "f").read_text() == "evil"  # what the check prevents
+
+
+def test_a_temporary_file_that_another_process_has_opened_is_not_used(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, opened = home / "root", []
+    if not has_leases(root):
+        pytest.skip("this file system has no leases")
+    write = atomic_write._write_and_sync
+
+    def intrude(file: int, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
+        write(file, data, old, mode)
+        (staged,) = root.glob(".*.mainstay")
+        opened.append(os.open(staged, os.O_WRONLY))
+
+    monkeypatch.setattr(atomic_write, "_open_unnamed_file", lambda folder: None)
+    monkeypatch.setattr(atomic_write, "_write_and_sync", intrude)
+    monkeypatch.setattr(atomic_write, "LEASE_RETRY_S", 0)
+    with pytest.raises(PathRefused, match="Another process opened the file"):
+        confined(home).write_file("f", b"new")
+    os.close(opened[0])
+    assert (root / "f").read_text() == "f of root"
+    assert list(root.glob(".*.mainstay")) == []
+
+
 def test_writing_through_a_link_replaces_what_it_leads_to(home: Path) -> None:
     written = confined(home).write_file("in", b"through")
     assert written.path == str(home / "root" / "a" / "f")
@@ -505,7 +600,9 @@ def test_a_disk_that_takes_no_more_is_a_sentence_and_the_old_file_stays(home: Pa
 
 WRITER = """
 import sys
-from mainstay.core.tool_ports import SessionFolders
+from mainstay.core.tool_ports import SandboxCommand, SessionFolders
+from mainstay.io import atomic_write
+from mainstay.io.atomic_write import stage_locked_file
 from mainstay.io.confined_files import ConfinedFiles
 files = ConfinedFiles(SessionFolders(cwd=sys.argv[1], writable=(sys.argv[1],)))
 sizes = (3_000_000, 1_000)

@@ -11,16 +11,21 @@ import struct
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from mainstay.core.component_options import SandboxOptions
+from mainstay.core.sandbox_manifest import SandboxCheckContext
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
-from mainstay.sandbox.bubblewrap import host_mounts
+from mainstay.sandbox.base import MergeResult
+from mainstay.sandbox.bubblewrap import host_mounts, sandbox
+from mainstay.sandbox.bubblewrap.health import check_bubblewrap
 from mainstay.sandbox.bubblewrap.host_mounts import build_toolchain_environment, find_toolchains
-from mainstay.sandbox.bubblewrap.mounts import BubblewrapSetup, plan_mounts
-from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
+from mainstay.sandbox.bubblewrap.mounts import BubblewrapSetup, SandboxMount, plan_mounts
+from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem, probe_isolation
 from mainstay.sandbox.bubblewrap.seccomp import build_filter
 from mainstay.sandbox.limits import SandboxUnusable
 from mainstay.sandbox.process_tree import SupervisorLimits, build_supervised_argv
@@ -28,15 +33,16 @@ from mainstay.testing.sandbox_suite import create_folders
 
 WORKS = pytest.mark.skipif(bubblewrap_problem() is not None, reason=bubblewrap_problem() or "")
 ALLOW = 0x7FFF0000
+CHECK = SandboxCheckContext(home=Path("/nowhere"), data=Path("/nowhere"), workspace="default")
 
 
 def landlock() -> int:
     return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) if sys.platform == "linux" else 0
 
 
-def judge(code: bytes, arch: int, number: int, second: int = 0) -> int:
+def judge(code: bytes, arch: int, number: int, second: int = 0, first: int = 0) -> int:
     """The kernel's side of a filter, as far as ours goes."""
-    data = struct.pack("=IIQQQ", number, arch, 0, 0, second)
+    data = struct.pack("=IIQQQ", number, arch, 0, first, second)
     steps = [struct.unpack_from("=HBBI", code, at) for at in range(0, len(code), 8)]
     at = value = 0
     while True:
@@ -62,7 +68,11 @@ def test_the_filter_refuses_what_it_lists_and_nothing_else(machine: str, arch: i
     refused = {number for number, verdict in verdicts.items() if verdict != ALLOW}
     mount, keyctl = {"x86_64": (165, 250), "aarch64": (40, 219)}[machine]
     assert {mount, keyctl, 425, 429, 442} <= refused
-    assert len(refused) == 31
+    assert len(refused) == 33
+    sockets = {"x86_64": (41, 53), "aarch64": (198, 199)}[machine]
+    for family in range(64):
+        expected = ALLOW if family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, 16) else 0x00050000 | 97
+        assert [judge(code, arch, number, first=family) for number in sockets] == [expected] * 2, family
     assert verdicts[mount] & 0xFFFF == errno.EPERM
     assert verdicts[425] & 0xFFFF == errno.ENOSYS
     assert judge(code, arch, ioctl, 0x5412) & 0xFFFF == errno.EPERM
@@ -99,6 +109,72 @@ def test_landlock_alone_keeps_writes_in_their_folders(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "in/sub") == ["own"]
     assert sorted(os.listdir(tmp_path / "out")) == ["file", "sub"]
     assert (tmp_path / "out/file").read_text() == "theirs"
+
+
+@WORKS
+def test_a_command_has_no_capabilities_and_writes_neither_kernel_settings_nor_other_folders() -> None:
+    """Also for root, whose commands are root's for the kernel."""
+    assert probe_isolation() == ""
+    finding = check_bubblewrap(SandboxOptions(), CHECK)
+    assert finding.verdict == "ok"
+    assert ("as root without capabilities" in finding.message) == (os.geteuid() == 0)
+
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root could do it otherwise")
+
+
+@WORKS
+@pytest.mark.parametrize(
+    ("name", "weaker", "problem"),
+    [
+        pytest.param("kernel_setting_arguments", lambda: (), "can write /proc/sys/", marks=ROOT),
+        ("build_filter", lambda: b"", r"AF_VSOCK"),
+        ("private_folder_arguments", lambda limits: ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs",
+         "/run", "--remount-ro", "/proc"], "can write to /run"),
+        ("namespace_arguments", lambda network: ["--unshare-user", "--unshare-pid", "--cap-add", "CAP_SYS_ADMIN"],
+         "has capabilities"),
+        ("plan_mounts", lambda command, toolchains: [SandboxMount(path, "write") for path in toolchains],
+         "cannot write to its own folder"),
+    ],
+    ids=["kernel settings", "sockets", "folders", "capabilities", "own folder"],
+)  # fmt: skip
+def test_doctor_finds_a_sandbox_that_lets_commands_out(
+    name: str, weaker: Callable[..., object], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "build_filter" and not has_vsock():
+        pytest.skip("the kernel has no AF_VSOCK")
+    assert bubblewrap_problem() is None
+    monkeypatch.setattr(sandbox, name, weaker)
+    finding = check_bubblewrap(SandboxOptions(), CHECK)
+    assert finding.verdict == "FAIL"
+    assert problem in finding.message
+
+
+def has_vsock() -> bool:
+    try:
+        socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
+    except OSError:
+        return False
+    return True
+
+
+@WORKS
+async def test_only_ordinary_socket_families_are_open_even_with_a_network(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    script = (
+        "import socket\n"
+        "for family in range(64):\n"
+        "    for kind in (1, 2, 3, 5):\n"
+        "        try: socket.socket(family, kind).close(); print(family)\n"
+        "        except OSError: pass\n"
+        "socket.socketpair()\n"
+    )
+    (tmp_path / "work/try.py").write_text(script)
+    command = SandboxCommand(script=f"{sys.executable} -S try.py", folders=create_folders(tmp_path), network=True)
+    ran = await BubblewrapSandbox().exec(command)
+    assert ran.exit_code == 0, ran
+    assert {int(line) for line in ran.stdout.split()} <= {1, 2, 10, 16}
+    assert {1, 2} <= {int(line) for line in ran.stdout.split()}
 
 
 @WORKS
@@ -183,7 +259,7 @@ def test_forbidden_new_paths_are_removed_and_nothing_else(tmp_path: Path, made: 
     site = BubblewrapSetup(SandboxCommand(script="true", folders=replace(grounds, protected=(path,))), None)
     subprocess.run(["sh", "-c", made], cwd=grounds.cwd, check=True)
     assert os.path.lexists(path)
-    assert site.finish() == ((), (), ())
+    assert site.finish() == MergeResult()
     assert not os.path.lexists(path)
     assert (tmp_path / "beside/b/key").read_text() == "theirs"
 

@@ -10,6 +10,7 @@ import pytest
 
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.bubblewrap import overlay
+from mainstay.sandbox.bubblewrap.obeyed_file_guard import ObeyedFileGuard
 from mainstay.sandbox.bubblewrap.overlay import (
     BoundedPathList,
     CommandOverlay,
@@ -27,7 +28,7 @@ GUARDING = pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel ha
 def merge(
     upper: Path, lower: Path, fixed: set[str] | None = None, mine: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    merged = OverlayMerger(fixed or set(), lambda path: path in mine)
+    merged = OverlayMerger(ObeyedFileGuard([str(lower)], fixed or set()), lambda path: path in mine)
     files = os.open(upper, os.O_RDONLY), os.open(lower, os.O_RDONLY)
     try:
         merged.merge_folder(*files, str(lower))
@@ -103,7 +104,7 @@ def test_names_are_listed_up_to_a_limit_and_counted_beyond(monkeypatch: pytest.M
 
 def test_leftovers_of_a_crash_are_swept_and_work_in_progress_is_not(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    at_work = CommandOverlay([str(tmp_path / "root")], [], str(tmp_path))
+    at_work = CommandOverlay([str(tmp_path / "root")], str(tmp_path), ObeyedFileGuard([], []))
     dead = tmp_path / ".mainstay-guarded-dead"
     (dead / "0.work/work").mkdir(parents=True)
     (dead / "0.work/work").chmod(0)
@@ -127,7 +128,7 @@ def test_layers_are_beside_the_scratch_folder_and_never_in_the_workspace(tmp_pat
 
 def test_a_failing_disk_is_reported_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    guarded = CommandOverlay([str(tmp_path / "root")], [], str(tmp_path))
+    guarded = CommandOverlay([str(tmp_path / "root")], str(tmp_path), ObeyedFileGuard([], []))
     (tmp_path / "root").rmdir()
     with pytest.raises(SandboxUnusable, match="could not be moved to their place: No such file"):
         guarded.merge()

@@ -14,11 +14,16 @@ from mainstay.core.tools import BadArguments
 from mainstay.testing.in_memory_tool_ports import InMemoryScheduler
 from mainstay.tools.base import ToolRefused
 from mainstay.tools.schedule import ScheduleTool, create_schedule_tool
+from mainstay.trust.information_flow import SandboxGuarantees
+from mainstay.trust.policy import Policy, PolicyContext
+from mainstay.trust.rules import PolicyRules
 
 
-def reach(**given: Any) -> CallDestinations:
+def reach(person: str = "", **given: Any) -> CallDestinations:
     tool = ScheduleTool(InMemoryScheduler())
-    return tool.reach(tool.parse(msgspec.json.encode(given).decode()), calling())
+    context = calling()
+    context.person = person
+    return tool.reach(tool.parse(msgspec.json.encode(given).decode()), context)
 
 
 async def test_an_added_schedule_is_listed_and_can_be_removed() -> None:
@@ -58,13 +63,35 @@ async def test_a_session_sees_and_removes_only_its_own() -> None:
 
 async def test_adding_and_removing_are_sinks_and_listing_is_not() -> None:
     assert create_schedule_tool(InMemoryScheduler()).effect == "idempotent"
-    assert reach(action="add", when="2026-11-02T15:30", text="pay Eve") == CallDestinations(
-        sink=True, destinations=("pay Eve",), description="schedules a prompt to this session at 2026-11-02T15:30"
-    )
+    added = reach(action="add", when="2026-11-02T15:30", text="pay Eve")
+    assert (added.sink, added.destinations) == (True, ())
     assert reach(action="remove", id="a1").destinations == ("a1",)
     assert reach(action="remove", id="a1").sink
     assert not reach(action="add").sink  # which is refused anyway
     assert not reach(action="list").sink
+
+
+async def test_the_request_for_approval_says_as_whom_the_prompt_will_speak() -> None:
+    what = "schedules a prompt to this session at 0 9 * * 1"
+    assert reach(action="add", when="0 9 * * 1", text="pay Eve").description == (
+        f"{what}, which will speak as the owner: pay Eve"
+    )
+    assert reach("ada", action="add", when="0 9 * * 1", text="pay\nEve", timezone="Europe/Lisbon").description == (
+        f"{what} (Europe/Lisbon), which will speak as ada: pay Eve"
+    )
+
+
+async def test_a_tainted_session_is_asked_about_every_schedule_even_in_the_words_of_the_user() -> None:
+    tool = ScheduleTool(InMemoryScheduler())
+    arguments = tool.parse('{"action": "add", "when": "0 9 * * 1", "text": "pay Eve"}')
+    policy = Policy(PolicyRules(), confinement=SandboxGuarantees())
+    said = PolicyContext(person="ada", tainted=True, read_user_texts=lambda: ["Schedule 'pay Eve' for Monday: pay Eve"])
+    context = calling()
+    context.person = "ada"
+    verdict = policy.decide(tool, arguments, context, said)
+    assert (verdict.decision, verdict.always_rule) == ("ask", "")
+    assert "will speak as ada: pay Eve" in verdict.reason
+    assert policy.decide(tool, arguments, context, PolicyContext(person="ada")).decision == "allow"
 
 
 async def test_a_schedule_of_a_tainted_conversation_is_untrusted_when_it_is_read_again() -> None:

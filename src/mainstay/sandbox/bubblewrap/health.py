@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,14 +11,18 @@ from mainstay.core.health import CheckFinding
 from mainstay.core.sandbox_manifest import SandboxCheckContext
 from mainstay.sandbox.bubblewrap import sandbox
 
+_ISOLATION_FIX = "update bubblewrap and the kernel, and run Mainstay as a user of its own instead of root"
 USER_NAMESPACES = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 
 
 def check_bubblewrap(options: SandboxOptions, context: SandboxCheckContext) -> CheckFinding:
     if (why := sandbox.bubblewrap_problem()) is not None:
         return CheckFinding("Sandbox", "FAIL", f"no command can run: {why}", _suggest_fix(why))
+    if problem := sandbox.probe_isolation():
+        return CheckFinding("Sandbox", "FAIL", f"commands are not isolated: {problem}", _ISOLATION_FIX)
     network = "with network access" if context.network else "without network access"
-    return CheckFinding("Sandbox", "ok", f"bubblewrap works: commands see only their folders, {network}")
+    user = ", as root without capabilities" if os.geteuid() == 0 else ""
+    return CheckFinding("Sandbox", "ok", f"bubblewrap works: commands see only their folders, {network}{user}")
 
 
 def _suggest_fix(reason: str) -> str:

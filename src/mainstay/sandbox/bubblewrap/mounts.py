@@ -9,9 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.tool_ports import SandboxCommand
+from mainstay.core.obeyed_files import find_obeyed_topic
+from mainstay.core.tool_ports import HeldChange, SandboxCommand
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
+from mainstay.sandbox.bubblewrap.obeyed_file_guard import ObeyedFileGuard
+from mainstay.sandbox.bubblewrap.obeyed_file_watch import ObeyedFileWatch
 from mainstay.sandbox.bubblewrap.overlay import OPEN_FOLDER_FLAGS, CommandOverlay
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
@@ -40,8 +43,10 @@ def _covers(outer: str, path: str, barriers: tuple[str, ...]) -> bool:
     return not any(is_within(path, wall) and is_within(wall, outer) for wall in barriers)
 
 
-def plan_mounts(command: SandboxCommand, toolchains: list[str]) -> list[SandboxMount]:
-    """Return all mounts, parents before the paths inside them."""
+def plan_mounts(
+    command: SandboxCommand, toolchains: list[str], *, on_overlay: bool = False, pinned: tuple[str, ...] = ()
+) -> list[SandboxMount]:
+    """Return all mounts, parents before the paths inside them. `pinned` are read-only, and cannot be renamed."""
     folders, roots = command.folders, writable_roots(command)
     kinds: dict[str, MountKind] = {}
 
@@ -65,15 +70,27 @@ def plan_mounts(command: SandboxCommand, toolchains: list[str]) -> list[SandboxM
         add_mount(path, "hide")
     if command.protect_deletions:
         for path in existing_paths(folders.obeyed_paths, roots):
-            add_mount(path, "read")
-    else:
+            if not command.may_change(path, guess_topic(path)):
+                add_mount(path, "read")
+    for path in pinned:
+        add_mount(path, "read")
+    if not command.protect_deletions and not on_overlay:
         # A mount point cannot be renamed. Otherwise a command could rename a folder above a hidden file, and read that
         # file under its new path the next time.
-        for path in [*fixed, *(path for path in kinds if path == sys.prefix)]:
+        for path in [*fixed, *pinned, *(path for path in kinds if path == sys.prefix)]:
             for above in folders_between(path, roots):
                 add_mount(above, "pin")
     mounts = [SandboxMount(path, kind) for path, kind in kinds.items()]
     return sorted(mounts, key=lambda mount: (mount.path.count("/"), mount.path))
+
+
+def guess_topic(path: str) -> str:
+    """Return the topic of an obeyed path before the command runs."""
+    if path.endswith("/.git/config"):
+        return "git-config:"  # any key: they are judged one by one
+    if path.endswith("/.git/hooks"):
+        return "git-hooks"
+    return find_obeyed_topic(os.path.basename(path)) or "other"
 
 
 def existing_paths(paths: tuple[str, ...], roots: list[str]) -> list[str]:
@@ -119,19 +136,41 @@ class BubblewrapSetup:
         self._roots = writable_roots(command)
         self._absent_protected = [path for path in folders.protected if not os.path.lexists(path)]
         self.overlay: CommandOverlay | None = None
+        self._watch: ObeyedFileWatch | None = None
+        if command.protect_obeyed and overlay_folder is None:
+            # not the scratch folder: it is the commands' own home, with settings of their programs
+            watched = [root for root in self._roots if root != folders.scratch or root == folders.cwd]
+            self._watch = ObeyedFileWatch(watched, folders.obeyed_paths, command.may_change)
         if overlay_folder is not None:
+            guard = ObeyedFileGuard(
+                self._roots,
+                folders.protected,
+                obeyed=folders.obeyed_paths,
+                may_change=command.may_change,
+                accepts_harmless=not command.protect_deletions,
+                home=folders.scratch,
+            )
+            removable = command.is_own_file if command.protect_deletions else None
             try:
-                fixed = (*folders.protected, *folders.obeyed_paths)
-                self.overlay = CommandOverlay(
-                    self._roots, fixed, overlay_folder, command.is_own_file, command.on_written
-                )
+                self.overlay = CommandOverlay(self._roots, overlay_folder, guard, removable, command.on_written)
             except OSError as error:
                 raise SandboxUnusable(f"deletions cannot be held back: {error.strerror or error}") from error
+
+    @property
+    def pinned_paths(self) -> tuple[str, ...]:
+        """Return existing files to mount read-only, where there is no overlay."""
+        return self._watch.existing_paths if self._watch is not None else ()
 
     def finish(self) -> MergeResult:
         merged = MergeResult()
         if self.overlay is not None:
             merged = self.overlay.merge()
+        elif self._watch is not None:
+            new = self._watch.find_new_paths()
+            for path in new:
+                root = next(root for root in self._roots if is_within(path, root))
+                remove_created_path(root, os.path.relpath(path, root).split("/"))
+            merged = MergeResult(held_changes=tuple(HeldChange(path, "write") for path in new))
         for path in self._absent_protected:
             for root in self._roots:
                 if is_within(path, root) and os.path.lexists(path):

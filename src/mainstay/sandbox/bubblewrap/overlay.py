@@ -1,8 +1,9 @@
-"""Deletion protection with an overlay file system: a command's writes are merged back, its removals are held back.
+"""Commands on an overlay file system: what they wrote is merged back afterwards, and some changes are held back.
 
-A guarded command writes to an upper layer. Afterwards its writes are moved into the real folders; what it removed stays
-and is reported. The merge uses open folder descriptors and follows no links, so neither the command's leftovers nor
-concurrent changes can redirect it (F32).
+A guarded command writes to an upper layer. Afterwards its writes are moved into the real folders, except for files that
+other programs obey (`obeyed_file_guard.py`). With deletion protection, what it removed stays, and is reported. The
+merge uses open folder descriptors and follows no links, so neither the command's leftovers nor concurrent changes can
+redirect it (F32).
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
+from mainstay.sandbox.bubblewrap.obeyed_file_guard import FolderRole, LayerEntry, ObeyedFileGuard
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
 NAMED_PATHS_MAX = 10_000  # paths reported for one command
@@ -30,10 +31,6 @@ _OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")
 
 IsOwnFile = Callable[[str], bool]
 AnnounceWrites = Callable[[Sequence[str]], None]
-# Files that git obeys, in any folder: writing one makes git run programs for the owner.
-_GIT_CONTROL_FILE = re.compile(
-    r".*/\.git(?:/(?:modules|worktrees)/.+)?/(?:config(?:\.worktree)?|commondir|hooks)", re.IGNORECASE | re.DOTALL
-)
 
 
 def _owns_nothing(path: str) -> bool:
@@ -71,16 +68,16 @@ class CommandOverlay:
     def __init__(
         self,
         roots: Iterable[str],
-        protected: Iterable[str],
         parent: str,
-        is_own_file: IsOwnFile = _owns_nothing,
+        guard: ObeyedFileGuard,
+        is_own_file: IsOwnFile | None = _owns_nothing,
         announce: AnnounceWrites = _announce_nothing,
     ) -> None:
         self._is_own_file = is_own_file
         self._announce = announce
+        self._guard = guard
         self._folder, self._lock = _create_locked_folder(parent)
         self._roots = list(roots)
-        self._protected = {path.casefold() for path in protected}
         for number in range(len(self._roots)):
             os.mkdir(f"{self._folder}/{number}")
             os.mkdir(f"{self._folder}/{number}.work")
@@ -103,7 +100,7 @@ class CommandOverlay:
 
     def merge(self) -> MergeResult:
         """Move the writes into the real folders, then delete the layers. Raises SandboxUnusable."""
-        merger = OverlayMerger(self._protected, self._is_own_file, self._announce)
+        merger = OverlayMerger(self._guard, self._is_own_file, self._announce)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._folder}/{number}", OPEN_FOLDER_FLAGS), os.open(root, OPEN_FOLDER_FLAGS)
@@ -120,7 +117,9 @@ class CommandOverlay:
         finally:
             remove_tree(self._folder)
             os.close(self._lock)
-        return MergeResult(merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple())
+        return MergeResult(
+            merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple(), self._guard.held_changes
+        )
 
 
 def _create_locked_folder(parent: str) -> tuple[str, int]:
@@ -134,17 +133,21 @@ def _create_locked_folder(parent: str) -> tuple[str, int]:
 
 
 class OverlayMerger:
-    """Moves the content of an upper folder into the lower one, and holds removals back."""
+    """Moves the content of an upper folder into the lower one, and holds back what the guard says.
+
+    Removals are held back except of files that `is_own_file` names; None: all of them are applied.
+    """
 
     def __init__(
-        self, protected: set[str], is_own_file: IsOwnFile, announce: AnnounceWrites = _announce_nothing
+        self, guard: ObeyedFileGuard, is_own_file: IsOwnFile | None, announce: AnnounceWrites = _announce_nothing
     ) -> None:
-        self._protected = protected
+        self._guard = guard
         self._is_own_file = is_own_file
         self._announce = announce
         self.changed, self.created, self.held = BoundedPathList(), BoundedPathList(), BoundedPathList()
 
-    def merge_folder(self, upper: int, lower: int, path: str, depth: int = 0) -> None:
+    def merge_folder(self, upper: int, lower: int, path: str, depth: int = 0, role: FolderRole = "") -> None:
+        """Merge one folder; `role` is that of the folder above."""
         if depth > DEPTH_MAX:
             self.held.add(path)
             return
@@ -154,41 +157,58 @@ class OverlayMerger:
             f"{path}/{name}" for name, new in entries_sorted if stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode)
         ]:
             self._announce(files)
+        role = self._guard.find_role(path, role, (name for name, _ in entries_sorted), lower)
         for name, new in entries_sorted:
-            self._merge_entry(name, new, (upper, lower), f"{path}/{name}", depth)
+            self._merge_entry(LayerEntry(name, f"{path}/{name}", new, upper, lower, role), depth)
         if _is_opaque(upper):  # the folder was removed and created again: what it lacks now was removed
             upper_names = {name for name, _ in entries_sorted}
             for name in sorted(os.listdir(lower)):
                 if name not in upper_names:
-                    self._apply_removal(name, lower, f"{path}/{name}")
+                    self._apply_removal(name, lower, f"{path}/{name}", is_inner=False)
 
-    def _merge_entry(self, name: str, status: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
-        old = _stat_entry(name, folders[1])
-        if path.casefold() in self._protected or _is_git_control_file(name, path, status):
-            if not stat.S_ISCHR(status.st_mode) or old is not None:
-                self.held.add(path)
-        elif stat.S_ISCHR(status.st_mode):  # how an overlay represents a removal
+    def _merge_entry(self, entry: LayerEntry, depth: int) -> None:
+        old = _stat_entry(entry.name, entry.lower)
+        verdict = self._guard.judge(entry)
+        if verdict == "skip":
+            return
+        if verdict == "hold":
+            if not entry.is_removal or old is not None:
+                self._guard.hold(entry)
+                self.held.add(entry.path)
+        elif entry.is_removal:  # a character device: how an overlay represents a removal
             if old is not None:
-                self._apply_removal(name, folders[1], path)
-        elif stat.S_ISDIR(status.st_mode):
-            self._merge_subfolder(name, status, folders, path, depth)
-        elif not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+                self._apply_removal(entry.name, entry.lower, entry.path, is_inner=False)
+        elif entry.is_folder:
+            self._merge_subfolder(entry, depth)
+        elif not stat.S_ISREG(entry.status.st_mode) and not entry.is_link:
             return  # sockets and pipes of exited processes
-        elif old is not None and stat.S_ISDIR(old.st_mode):
-            self.held.add(path)  # it would replace a whole folder
+        elif old is not None and stat.S_ISDIR(old.st_mode) and not self._make_way(entry):
+            self.held.add(entry.path)  # it would replace a whole folder
         else:
-            self._move_entry(name, status, folders)
-            self.changed.add(path)
+            self._move_entry(entry.name, entry.status, (entry.upper, entry.lower))
+            self.changed.add(entry.path)
             if old is None:
-                self.created.add(path)
+                self.created.add(entry.path)
 
-    def _apply_removal(self, name: str, folder: int, path: str) -> None:
-        """Remove what the session itself created (a folder if all its content goes too); hold the rest back."""
+    def _make_way(self, entry: LayerEntry) -> bool:
+        """Remove the real entry, of another kind, that a new one replaces; return False if removals are held back."""
+        if self._is_own_file is not None:
+            return False
+        before = self.held.count
+        self._apply_removal(entry.name, entry.lower, entry.path, is_inner=True)
+        return self.held.count == before
+
+    def _apply_removal(self, name: str, folder: int, path: str, *, is_inner: bool) -> None:
+        """Remove what may be removed (a folder if all its content goes too); hold the rest back. An obeyed file may go
+        with its folder, not alone."""
         status = _stat_entry(name, folder)
         if status is None:
             return
+        if self._is_own_file is None and not is_inner and self._guard.holds_removal(path):
+            self.held.add(path)
+            return
         if not stat.S_ISDIR(status.st_mode):
-            if self._is_own_file(path) and path.casefold() not in self._protected:
+            if self._may_remove(path):
                 os.unlink(name, dir_fd=folder)
             else:
                 self.held.add(path)
@@ -197,7 +217,7 @@ class OverlayMerger:
         try:
             before = self.held.count
             for child in sorted(os.listdir(inside)):
-                self._apply_removal(child, inside, f"{path}/{child}")
+                self._apply_removal(child, inside, f"{path}/{child}", is_inner=True)
             emptied = self.held.count == before
         finally:
             os.close(inside)
@@ -207,29 +227,38 @@ class OverlayMerger:
             except OSError:  # it is no longer empty
                 self.held.add(path)
 
-    def _merge_subfolder(
-        self, name: str, status: os.stat_result, folders: tuple[int, int], path: str, depth: int
-    ) -> None:
-        upper, lower = folders
+    def _may_remove(self, path: str) -> bool:
+        if self._guard.is_fixed(path):
+            return False
+        return self._is_own_file is None or (self._is_own_file(path) and not self._guard.holds_removal(path))
+
+    def _merge_subfolder(self, entry: LayerEntry, depth: int) -> None:
+        name, upper, lower = entry.name, entry.upper, entry.lower
         old = _stat_entry(name, lower)
+        if old is not None and not stat.S_ISDIR(old.st_mode):
+            if not self._make_way(entry):
+                self.held.add(entry.path)
+                return
+            old = None
         if old is None:
             os.mkdir(name, 0o700, dir_fd=lower)
-        elif not stat.S_ISDIR(old.st_mode):
-            self.held.add(path)
-            return
-        if status.st_mode & 0o700 != 0o700:
+        if entry.status.st_mode & 0o700 != 0o700:
             os.chmod(name, 0o700, dir_fd=upper)  # to read it; it is a folder, not a link
         inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=upper)
+        held_before = self.held.count
         try:
             below = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=lower)
             try:
-                self.merge_folder(inside, below, path, depth + 1)
+                self.merge_folder(inside, below, entry.path, depth + 1, entry.role)
                 if old is None:
-                    os.fchmod(below, stat.S_IMODE(status.st_mode) & 0o777)
+                    os.fchmod(below, stat.S_IMODE(entry.status.st_mode) & 0o777)
+                    is_empty = self.held.count > held_before and not os.listdir(below)
             finally:
                 os.close(below)
         finally:
             os.close(inside)
+        if old is None and is_empty:  # all of its content is held back
+            os.rmdir(name, dir_fd=lower)
 
     def _move_entry(self, name: str, status: os.stat_result, folders: tuple[int, int]) -> None:
         upper, lower = folders
@@ -264,12 +293,6 @@ def _copy_entry(name: str, status: os.stat_result, folders: tuple[int, int]) -> 
         if _stat_entry(temporary, lower) is not None:
             os.unlink(temporary, dir_fd=lower)
         raise
-
-
-def _is_git_control_file(name: str, path: str, status: os.stat_result) -> bool:
-    """Return True for files that git obeys, and for a `.git` file or link, which redirects git to another folder."""
-    redirects_git = name.casefold() == ".git" and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
-    return redirects_git or _GIT_CONTROL_FILE.fullmatch(path) is not None
 
 
 def _stat_entry(name: str, folder: int) -> os.stat_result | None:

@@ -22,6 +22,7 @@ from mainstay.sandbox.bubblewrap.host_mounts import (
     generate_account_files,
     system_mount_arguments,
 )
+from mainstay.sandbox.bubblewrap.isolation_test import ISOLATION_TEST
 from mainstay.sandbox.bubblewrap.mounts import BubblewrapSetup, mount_arguments, plan_mounts, writable_roots
 from mainstay.sandbox.bubblewrap.overlay import overlay_parents, remove_stale_overlays
 from mainstay.sandbox.bubblewrap.seccomp import build_filter
@@ -74,9 +75,12 @@ class BubblewrapSandbox(BaseSandbox):
         return {network: list(system_mount_arguments(network)) for network in (False, True)}
 
     def _prepare(self, command: SandboxCommand) -> BubblewrapSetup:
-        return BubblewrapSetup(
-            command, self._find_overlay_folder(command.folders) if command.protect_deletions else None
-        )
+        return BubblewrapSetup(command, self._choose_overlay_folder(command))
+
+    def _choose_overlay_folder(self, command: SandboxCommand) -> str | None:
+        if command.protect_deletions or (command.protect_obeyed and self.can_protect_deletions):
+            return self._find_overlay_folder(command.folders)
+        return None
 
     def _find_overlay_folder(self, folders: SessionFolders) -> str:
         for folder in overlay_parents(folders):
@@ -121,7 +125,9 @@ class BubblewrapSandbox(BaseSandbox):
             *private_folder_arguments(limits),
             *file_arguments(files),
         ]
-        arguments += mount_arguments(plan_mounts(command, self._toolchains), overlays)
+        pinned = site.pinned_paths if isinstance(site, BubblewrapSetup) else ()
+        mounts = plan_mounts(command, self._toolchains, on_overlay=bool(overlays), pinned=pinned)
+        arguments += mount_arguments(mounts, overlays)
         arguments += ["--remount-ro", "/", "--chdir", prepared.cwd, "--clearenv"]
         for name, value in {
             **build_toolchain_environment(self._toolchains),
@@ -149,8 +155,27 @@ def private_folder_arguments(limits: SandboxLimits) -> list[str]:
     """Return the arguments for /proc, /dev and size-limited temporary folders in memory (tmpfs)."""
     size = str(limits.tmp_mb * MB)
     tmpfs = ["--perms", "1777", "--size", size, "--tmpfs"]
-    arguments = ["--proc", "/proc", "--dev", "/dev", *tmpfs, "/dev/shm", "--remount-ro", "/dev", *tmpfs, "/tmp"]
+    arguments = ["--proc", "/proc", *kernel_setting_arguments(), "--dev", "/dev", *tmpfs, "/dev/shm"]
+    arguments += ["--remount-ro", "/dev", *tmpfs, "/tmp"]
     return [*arguments, "--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
+
+
+@cache
+def kernel_setting_arguments() -> tuple[str, ...]:
+    """Return the arguments that make the kernel's settings in /proc read-only. Files of processes stay as they are.
+
+    For the kernel a command of root's is root's, whatever its user id is in the sandbox: it could set the program that
+    runs for a core dump.
+    """
+    arguments: list[str] = []
+    with os.scandir("/proc") as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            is_setting = entry.is_dir() or entry.stat().st_mode & 0o222
+            if entry.name == "sys" or (is_setting and os.geteuid() == 0):
+                arguments += ["--ro-bind-try", entry.path, entry.path]
+    return tuple(arguments)
 
 
 def generate_files(command: SandboxCommand) -> dict[str, bytes]:
@@ -252,6 +277,17 @@ def can_overlay(parent: str) -> bool:
     if problem:
         log.debug("overlays do not work in %s, so deletions cannot be held back: %s", parent, problem)
     return removed and created
+
+
+def probe_isolation() -> str:
+    """Return what a command can do that it must not, in one sentence; empty if it is isolated. Tried by a command."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as outside:
+        real = os.path.realpath(folder)
+        return _probe_sandbox(
+            SessionFolders(cwd=real, writable=(real,)),
+            [],
+            [find_interpreter(), "-I", "-S", "-c", ISOLATION_TEST, real, os.path.realpath(outside)],
+        )
 
 
 def _probe_sandbox(folders: SessionFolders, mounts: list[str], argv: list[str]) -> str:
