@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from mainstay.core.file_changes import ChangeRecorder
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
 
@@ -102,6 +103,13 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     is_own_file: Callable[[str], bool] = lambda path: False
     # With `protect_deletions`: called with the written paths before they are moved into place; in a thread, blocking.
     on_written: Callable[[Sequence[str]], None] = lambda paths: None
+    # Keeps what the command replaces or removes. With it, or with `protect_deletions`, the command writes to a layer of
+    # its own, and its changes are made when it has ended.
+    change_recorder: ChangeRecorder | None = None
+
+    @property
+    def needs_overlay(self) -> bool:
+        return self.protect_deletions or self.change_recorder is not None
 
 
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +120,10 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     stderr: bytes = b""
     timed_out: bool = False
     truncated: bool = False  # a stream was truncated at its size limit
-    changed: tuple[str, ...] = ()  # with `protect_deletions`: files that it wrote
+    changed: tuple[str, ...] = ()  # with `needs_overlay`: files that it wrote
     created: tuple[str, ...] = ()  # those of them that are new
     undone_deletions: tuple[str, ...] = ()  # files whose deletion was undone
+    removed: tuple[str, ...] = ()  # files that it removed
 
 
 # Called with output as it arrives. For a background process, returning False asks to read more slowly.

@@ -33,6 +33,7 @@ class MergeResult(NamedTuple):
     changed: tuple[str, ...] = ()  # written files
     created: tuple[str, ...] = ()  # those of them that are new
     held: tuple[str, ...] = ()  # removals that were held back
+    removed: tuple[str, ...] = ()  # removed files
 
 
 class CommandSetup(Protocol):
@@ -92,7 +93,7 @@ class BaseSandbox:
     def _validate(self, command: SandboxCommand) -> str:
         if self._closed:
             raise AgentClosed("the sandbox is closed")
-        if command.protect_deletions and not self.can_protect_deletions:
+        if command.needs_overlay and not self.can_protect_deletions:
             raise SandboxUnusable(f"the sandbox {self.name!r} cannot hold back deletions")
         return validate_command(command)
 
@@ -123,7 +124,11 @@ class BaseSandbox:
         if error:
             raise SandboxUnusable(error)
         return msgspec.structs.replace(
-            ran, changed=merged.changed, created=merged.created, undone_deletions=merged.held
+            ran,
+            changed=merged.changed,
+            created=merged.created,
+            undone_deletions=merged.held,
+            removed=merged.removed,
         )
 
     async def _run_to_end(

@@ -21,13 +21,20 @@ from mainstay.io.paths import encode_folder_name
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, distrust_changed_files
+from mainstay.tools.tool_call_file_access import (
+    build_on_written,
+    build_removal_check,
+    distrust_changed_files,
+    format_unkept_note,
+    open_command_recorder,
+)
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
 GRACE_S = 15.0  # for killing, and for moving files into place after a command with deletion protection
 SCRIPT_CHARS_MAX = 100_000
 UNDONE_SHOWN_MAX = 20
+COMMAND_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0"}  # `git status` must not count as a change of the index
 
 
 class _BashArguments(ToolArguments, frozen=True):
@@ -62,15 +69,19 @@ class BashTool(BuiltInTool):
                 f"A command has at most {TIMEOUT_MAX_S:g} s: start longer ones with process. Nothing was run."
             )
         folders = self._file_access.folders_of(context.session)
+        script = check_script(arguments.command)
+        recorder = await open_command_recorder(self._file_access, context, self._sandbox, script)
         command = SandboxCommand(
-            script=check_script(arguments.command),
+            script=script,
             folders=folders,
             cwd=await resolve_working_folder(folders, arguments.cwd),
             timeout_s=timeout_s,
             network=self._network,
             protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
             is_own_file=build_removal_check(self._file_access, context),
-            on_written=build_on_written(self._file_access, context),
+            on_written=build_on_written(self._file_access, context, recorder),
+            change_recorder=recorder,
+            env=COMMAND_ENVIRONMENT,
         )
         output = CommandOutput(context)
         started_ns = time.time_ns()
@@ -78,11 +89,12 @@ class BashTool(BuiltInTool):
             result = await self._sandbox.exec(command, output.add)
         finally:
             output.close()
-            if not command.protect_deletions:
+            if not command.needs_overlay:
                 await distrust_changed_files(self._file_access, context, started_ns)
-        if result.changed:
+        if result.changed and (context.tainted or command.protect_deletions):
             await self._labels.save(_build_labels(self._labels, result, context))
-        return await self._format_result(result, output, folders, command, context)
+        text = await self._format_result(result, output, folders, command, context)
+        return "\n".join(filter(None, (text, format_unkept_note(recorder))))
 
     async def _format_result(
         self,

@@ -11,10 +11,10 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, Sandbox, SandboxCommand, SandboxProcess
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
-from mainstay.tools.bash import check_script, resolve_working_folder
+from mainstay.tools.bash import COMMAND_ENVIRONMENT, check_script, resolve_working_folder
 from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check
+from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, open_command_recorder
 
 RUNNING_MAX = 8  # per session
 PROCESSES_MAX = 16  # per session, with ended ones whose output was not read yet
@@ -88,6 +88,7 @@ class BackgroundProcesses:
         table.starting_count += 1
         try:
             folders = self.file_access.folders_of(session)
+            recorder = await open_command_recorder(self.file_access, context, self.sandbox, script, in_background=True)
             command = SandboxCommand(
                 script=script,
                 folders=folders,
@@ -96,7 +97,9 @@ class BackgroundProcesses:
                 network=self.network,
                 protect_deletions=protect_deletions,
                 is_own_file=build_removal_check(self.file_access, context),
-                on_written=build_on_written(self.file_access, context),
+                on_written=build_on_written(self.file_access, context, recorder),
+                change_recorder=recorder,
+                env=COMMAND_ENVIRONMENT,
             )
             process = await self.sandbox.start(command)
         finally:

@@ -66,9 +66,9 @@ def plan_mounts(command: SandboxCommand, toolchains: list[str]) -> list[SandboxM
     if command.protect_deletions:
         for path in existing_paths(folders.obeyed_paths, roots):
             add_mount(path, "read")
-    else:
+    elif not command.needs_overlay:
         # A mount point cannot be renamed. Otherwise a command could rename a folder above a hidden file, and read that
-        # file under its new path the next time.
+        # file under its new path the next time. An overlay cannot rename folders that were there before.
         for path in [*fixed, *(path for path in kinds if path == sys.prefix)]:
             for above in folders_between(path, roots):
                 add_mount(above, "pin")
@@ -121,9 +121,14 @@ class BubblewrapSetup:
         self.overlay: CommandOverlay | None = None
         if overlay_folder is not None:
             try:
-                fixed = (*folders.protected, *folders.obeyed_paths)
+                holds_back = command.protect_deletions
                 self.overlay = CommandOverlay(
-                    self._roots, fixed, overlay_folder, command.is_own_file, command.on_written
+                    self._roots,
+                    (*folders.protected, *(folders.obeyed_paths if holds_back else ())),
+                    overlay_folder,
+                    command.is_own_file if holds_back else None,
+                    command.on_written,
+                    command.change_recorder,
                 )
             except OSError as error:
                 raise SandboxUnusable(f"deletions cannot be held back: {error.strerror or error}") from error

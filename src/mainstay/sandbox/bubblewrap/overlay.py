@@ -1,8 +1,8 @@
-"""Deletion protection with an overlay file system: a command's writes are merged back, its removals are held back.
+"""Commands on an overlay file system: what they wrote and removed is merged into the real folders afterwards.
 
-A guarded command writes to an upper layer. Afterwards its writes are moved into the real folders; what it removed stays
-and is reported. The merge uses open folder descriptors and follows no links, so neither the command's leftovers nor
-concurrent changes can redirect it (F32).
+Before something is replaced or removed, a recorder keeps it. With deletion protection, what was there before is not
+removed at all: the removal is held back and reported. The merge uses open folder descriptors and follows no links, so
+neither the command's leftovers nor concurrent changes can redirect it (F32).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
+from mainstay.core.file_changes import ChangeRecorder, EntryLocation, EntryState, NewEntry
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
@@ -73,11 +74,14 @@ class CommandOverlay:
         roots: Iterable[str],
         protected: Iterable[str],
         parent: str,
-        is_own_file: IsOwnFile = _owns_nothing,
+        is_own_file: IsOwnFile | None = _owns_nothing,
         announce: AnnounceWrites = _announce_nothing,
+        recorder: ChangeRecorder | None = None,
     ) -> None:
+        """Removals are held back unless `is_own_file`; None: nothing but the `protected` paths is held back."""
         self._is_own_file = is_own_file
         self._announce = announce
+        self._recorder = recorder
         self._folder, self._lock = _create_locked_folder(parent)
         self._roots = list(roots)
         self._protected = {path.casefold() for path in protected}
@@ -103,7 +107,7 @@ class CommandOverlay:
 
     def merge(self) -> MergeResult:
         """Move the writes into the real folders, then delete the layers. Raises SandboxUnusable."""
-        merger = OverlayMerger(self._protected, self._is_own_file, self._announce)
+        merger = OverlayMerger(self._protected, self._is_own_file, self._announce, self._recorder)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._folder}/{number}", OPEN_FOLDER_FLAGS), os.open(root, OPEN_FOLDER_FLAGS)
@@ -120,7 +124,9 @@ class CommandOverlay:
         finally:
             remove_tree(self._folder)
             os.close(self._lock)
-        return MergeResult(merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple())
+        return MergeResult(
+            merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple(), merger.removed.to_tuple()
+        )
 
 
 def _create_locked_folder(parent: str) -> tuple[str, int]:
@@ -134,15 +140,22 @@ def _create_locked_folder(parent: str) -> tuple[str, int]:
 
 
 class OverlayMerger:
-    """Moves the content of an upper folder into the lower one, and holds removals back."""
+    """Moves the content of an upper folder into the lower one, and holds removals back unless `is_own_file` is None."""
 
     def __init__(
-        self, protected: set[str], is_own_file: IsOwnFile, announce: AnnounceWrites = _announce_nothing
+        self,
+        protected: set[str],
+        is_own_file: IsOwnFile | None,
+        announce: AnnounceWrites = _announce_nothing,
+        recorder: ChangeRecorder | None = None,
     ) -> None:
         self._protected = protected
-        self._is_own_file = is_own_file
+        self._holds_back = is_own_file is not None
+        self._is_own_file = is_own_file or (lambda path: True)
         self._announce = announce
-        self.changed, self.created, self.held = BoundedPathList(), BoundedPathList(), BoundedPathList()
+        self._recorder = recorder
+        self.changed, self.created = BoundedPathList(), BoundedPathList()
+        self.held, self.removed = BoundedPathList(), BoundedPathList()
 
     def merge_folder(self, upper: int, lower: int, path: str, depth: int = 0) -> None:
         if depth > DEPTH_MAX:
@@ -163,45 +176,66 @@ class OverlayMerger:
                     self._apply_removal(name, lower, f"{path}/{name}")
 
     def _merge_entry(self, name: str, status: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
-        old = _stat_entry(name, folders[1])
-        if path.casefold() in self._protected or _is_git_control_file(name, path, status):
+        upper, lower = folders
+        old = _stat_entry(name, lower)
+        if path.casefold() in self._protected or (self._holds_back and _is_git_control_file(name, path, status)):
             if not stat.S_ISCHR(status.st_mode) or old is not None:
                 self.held.add(path)
         elif stat.S_ISCHR(status.st_mode):  # how an overlay represents a removal
             if old is not None:
-                self._apply_removal(name, folders[1], path)
+                self._apply_removal(name, lower, path)
         elif stat.S_ISDIR(status.st_mode):
             self._merge_subfolder(name, status, folders, path, depth)
-        elif not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+        elif not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode) and not self._keeps_pipe(status):
             return  # sockets and pipes of exited processes
-        elif old is not None and stat.S_ISDIR(old.st_mode):
+        elif old is not None and stat.S_ISDIR(old.st_mode) and not self._clear_way(name, lower, path):
             self.held.add(path)  # it would replace a whole folder
         else:
+            old = _stat_entry(name, lower)
+            self._record(path, EntryLocation(lower, name, old) if old else None, EntryLocation(upper, name, status))
             self._move_entry(name, status, folders)
             self.changed.add(path)
             if old is None:
                 self.created.add(path)
 
+    def _keeps_pipe(self, status: os.stat_result) -> bool:
+        return not self._holds_back and stat.S_ISFIFO(status.st_mode)
+
+    def _clear_way(self, name: str, folder: int, path: str) -> bool:
+        """Remove what is in the way of something of another type, unless removals are held back."""
+        if not self._holds_back:
+            self._apply_removal(name, folder, path)
+        return _stat_entry(name, folder) is None
+
+    def _record(self, path: str, old: EntryLocation | None, new: NewEntry) -> None:
+        if self._recorder is not None:
+            self._recorder.record(path, old, new)
+
     def _apply_removal(self, name: str, folder: int, path: str) -> None:
-        """Remove what the session itself created (a folder if all its content goes too); hold the rest back."""
+        """Remove what may be removed (a folder if all its content goes too); hold the rest back."""
         status = _stat_entry(name, folder)
         if status is None:
             return
         if not stat.S_ISDIR(status.st_mode):
             if self._is_own_file(path) and path.casefold() not in self._protected:
+                self._record(path, EntryLocation(folder, name, status), None)
                 os.unlink(name, dir_fd=folder)
+                self.removed.add(path)
             else:
                 self.held.add(path)
             return
-        inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)
+        inside = _open_folder(name, folder, status)
         try:
             before = self.held.count
             for child in sorted(os.listdir(inside)):
                 self._apply_removal(child, inside, f"{path}/{child}")
             emptied = self.held.count == before
+            if not emptied and status.st_mode & 0o700 != 0o700:
+                os.fchmod(inside, stat.S_IMODE(status.st_mode))
         finally:
             os.close(inside)
         if emptied:
+            self._record(path, EntryLocation(folder, name, status), None)
             try:
                 os.rmdir(name, dir_fd=folder)
             except OSError:  # it is no longer empty
@@ -212,20 +246,30 @@ class OverlayMerger:
     ) -> None:
         upper, lower = folders
         old = _stat_entry(name, lower)
+        if old is not None and not stat.S_ISDIR(old.st_mode):
+            if not self._clear_way(name, lower, path):
+                self.held.add(path)
+                return
+            old = None
+        mode = stat.S_IMODE(status.st_mode) & 0o777
         if old is None:
+            self._record(path, None, EntryState("folder", mode))
             os.mkdir(name, 0o700, dir_fd=lower)
-        elif not stat.S_ISDIR(old.st_mode):
-            self.held.add(path)
-            return
+        elif self._holds_back:
+            mode = stat.S_IMODE(old.st_mode)
+        elif mode != stat.S_IMODE(old.st_mode):
+            self._record(path, EntryLocation(lower, name, old), EntryState("folder", mode))
         if status.st_mode & 0o700 != 0o700:
             os.chmod(name, 0o700, dir_fd=upper)  # to read it; it is a folder, not a link
         inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=upper)
         try:
-            below = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=lower)
+            below = (
+                _open_folder(name, lower, old) if old is not None else os.open(name, OPEN_FOLDER_FLAGS, dir_fd=lower)
+            )
             try:
                 self.merge_folder(inside, below, path, depth + 1)
-                if old is None:
-                    os.fchmod(below, stat.S_IMODE(status.st_mode) & 0o777)
+                if stat.S_IMODE(os.fstat(below).st_mode) != mode:
+                    os.fchmod(below, mode)
             finally:
                 os.close(below)
         finally:
@@ -264,6 +308,18 @@ def _copy_entry(name: str, status: os.stat_result, folders: tuple[int, int]) -> 
         if _stat_entry(temporary, lower) is not None:
             os.unlink(temporary, dir_fd=lower)
         raise
+
+
+def _open_folder(name: str, parent: int, status: os.stat_result) -> int:
+    """Open a folder of the workspace, and make it accessible if its permissions do not allow to change it."""
+    if status.st_mode & 0o700 == 0o700:
+        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
+    entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{entry}", stat.S_IMODE(status.st_mode) | 0o700)
+    finally:
+        os.close(entry)
+    return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
 
 
 def _is_git_control_file(name: str, path: str, status: os.stat_result) -> bool:

@@ -74,9 +74,7 @@ class BubblewrapSandbox(BaseSandbox):
         return {network: list(system_mount_arguments(network)) for network in (False, True)}
 
     def _prepare(self, command: SandboxCommand) -> BubblewrapSetup:
-        return BubblewrapSetup(
-            command, self._find_overlay_folder(command.folders) if command.protect_deletions else None
-        )
+        return BubblewrapSetup(command, self._find_overlay_folder(command.folders) if command.needs_overlay else None)
 
     def _find_overlay_folder(self, folders: SessionFolders) -> str:
         for folder in overlay_parents(folders):
