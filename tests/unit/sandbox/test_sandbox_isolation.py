@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
+from mainstay.sandbox.base import MergeResult
 from mainstay.sandbox.bubblewrap import host_mounts
 from mainstay.sandbox.bubblewrap.host_mounts import build_toolchain_environment, find_toolchains
 from mainstay.sandbox.bubblewrap.mounts import BubblewrapSetup, plan_mounts
@@ -183,7 +184,7 @@ def test_forbidden_new_paths_are_removed_and_nothing_else(tmp_path: Path, made: 
     site = BubblewrapSetup(SandboxCommand(script="true", folders=replace(grounds, protected=(path,))), None)
     subprocess.run(["sh", "-c", made], cwd=grounds.cwd, check=True)
     assert os.path.lexists(path)
-    assert site.finish() == ((), (), ())
+    assert site.finish() == MergeResult()
     assert not os.path.lexists(path)
     assert (tmp_path / "beside/b/key").read_text() == "theirs"
 

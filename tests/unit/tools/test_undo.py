@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from support.files_world import World
 from support.tool_world import call
 
-from mainstay.core.errors import InputRefused
 from mainstay.core.file_changes import UndoResult
 from mainstay.core.limits import Limits
-from mainstay.core.memory_tiers import is_untrusted
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.tool_ports import FileOriginLabel
-from mainstay.io import undo_restore, undo_store
 from mainstay.io.undo_restore import WorkspaceUndo
 from mainstay.io.undo_store import UndoStore
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, can_overlay
 from mainstay.tools.bash import create_bash_tool
-from mainstay.tools.process import BackgroundProcesses, create_process_tool
 
 OVERLAY = pytest.mark.skipif(not can_overlay("/var/tmp"), reason="the kernel has no overlay for us")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstay.cli.chat.pasted_texts import KEPT_MAX, PASTE_ORIGIN, PastedTexts
+from mainstay.trust.pasted_texts import KEPT_MAX, PASTE_ORIGIN, PastedTexts
 from mainstay.core.messages import Text
 
 
