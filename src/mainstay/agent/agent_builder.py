@@ -467,7 +467,10 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
         services = TrustServices(self.policy, self.guards, clock.now_ms)
         if self.builtins is not None:  # without file tools there are no paths to judge
             services = msgspec.structs.replace(
-                services, cwd=self.session_folders.cwd, is_own_file=self.builtins.is_own_file
+                services,
+                cwd=self.session_folders.cwd,
+                is_own_file=self.builtins.is_own_file,
+                read_access=self.builtins.read_access,
             )
         if self.skills_and_patterns is not None:
             services = msgspec.structs.replace(
