@@ -13,6 +13,7 @@ from mainstay.operations.client_protocol import OperationClient
 from mainstay.operations.undo import ListUndoableTurns, PreviewUndo, UndoTurn, format_preview, format_result
 
 USAGE = "usage: /undo shows what the last turn changed, /undo TURN another one; /undo list lists them"
+__all__ = ["UndoAnswer", "format_preview", "format_result", "format_turns", "run_undo_command"]
 YES, NO = {"yes", "y"}, {"no", "n"}
 
 

@@ -1,4 +1,4 @@
-"""`mainstay session import|fork|archive|activate|delete`: through the home's owner, or owning the home meanwhile."""
+"""`mainstay session import|fork|archive|activate|undo|delete`: through the home's owner, or as its owner."""
 
 from __future__ import annotations
 
@@ -102,6 +102,38 @@ async def _set_status(location: WorkspaceLocation, names: Sequence[str], status:
     async with open_home_client(location) as client:
         for name in names:
             await (client.sessions.archive(name) if status == "archived" else client.sessions.activate(name))
+
+
+def undo(options: argparse.Namespace) -> int:
+    return run_async(_undo(options, resolve_workspace(options)))
+
+
+async def _undo(options: argparse.Namespace, location: WorkspaceLocation) -> int:
+    from mainstay.agent.undo_dialog import format_preview, format_result, format_turns  # only needed here
+
+    def show(data: dict[str, object], lines: list[str]) -> None:
+        print_json({"ok": True} | data) if options.json else print("\n".join(map(escape_line, lines)))
+
+    await _check_sessions_exist(location, [options.session])
+    async with open_home_client(location) as client:
+        if options.list:
+            turns = await client.sessions.undoable_turns(options.session)
+            show({"turns": turns}, format_turns(turns))
+            return 0
+        preview = await client.sessions.preview_undo(options.session, options.turn)
+        if not options.yes:
+            show({"preview": preview}, format_preview(preview))
+            if options.json or not preview.can_restore or not _confirm_undo():
+                return 0
+        result = await client.sessions.undo(options.session, preview.turn)
+        show({"result": result}, format_result(result))
+        return 1 if result.refused else 0
+
+
+def _confirm_undo() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("add --yes to restore this")
+    return input("Restore what was there before this turn? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def delete(options: argparse.Namespace) -> int:
