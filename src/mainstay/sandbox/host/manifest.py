@@ -8,7 +8,7 @@ from mainstay.core.sandbox_manifest import SandboxComponent
 COMPONENT = SandboxComponent(
     kind="sandbox",
     name="host",
-    summary="No isolation: commands run with your permissions, within limits; each that may do more than read is asked about.",
+    summary="No isolation: commands run with your permissions, within limits; all but reading needs approval.",
     settings=SandboxOptions,
     factory="mainstay.sandbox.host.sandbox:build_sandbox",
     check="mainstay.sandbox.host.health:check_host",
