@@ -218,7 +218,17 @@ def test_sessions_are_listed_shown_and_traced(mainstay: Command) -> None:
 
 def test_an_unknown_session_is_one_sentence_with_the_nearest_name(mainstay: Command) -> None:
     mainstay("run", "hello", "--session", "meeting")
-    for verb in (["show"], ["trace"], ["records"], ["export"], ["replay"], ["archive"], ["delete", "--yes"], ["fork"]):
+    for verb in (
+        ["show"],
+        ["trace"],
+        ["records"],
+        ["export"],
+        ["replay"],
+        ["archive"],
+        ["undo"],
+        ["delete", "--yes"],
+        ["fork"],
+    ):
         rest = ["new"] if verb == ["fork"] else []
         done = mainstay("session", *verb, "meting", *rest)
         assert done.returncode == 1, verb

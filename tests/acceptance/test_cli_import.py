@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from support.cli_support import Command
 
-from mainstay.cli.commands.session_lifecycle import INCIDENT_KEY, read_messages
+from mainstay.cli.commands.session_lifecycle import INCIDENT_KEY
 from mainstay.core.errors import InputRefused
 from mainstay.core.messages import parts_text
+from mainstay.io.session_import import read_messages
 
 MESSAGES = [
     {"date": "2026-01-01T00:00:00.000+00:00", "messageId": "1", "userId": "ada", "text": "I am Zoë", "isBot": False},

@@ -51,6 +51,7 @@ from mainstay.operations import (
     traces,
     triggers,
     turns,
+    undo,
 )
 from mainstay.operations.caller import NotAllowed
 from mainstay.operations.execute import find_entry
@@ -68,7 +69,10 @@ WEATHER = ClientTool("weather", "The weather.", {"type": "object", "properties":
 
 # What the table declares. Every other operation is offered over the network, and to no language model.
 OVER_MCP = {turns.Prompt, turns.Steer, turns.Abort, sessions.ListSessions, memory.SearchMemory}
-ONLY_LOCAL = {sessions.SetWorkingFolder, sessions.ExportSession, home.RemoveWorkspace}
+ONLY_LOCAL = {
+    *(sessions.SetWorkingFolder, sessions.ExportSession, home.RemoveWorkspace),
+    *(undo.ListUndoableTurns, undo.PreviewUndo, undo.UndoTurn),
+}
 
 Prepare = Callable[[Bench], Awaitable[None]]
 Check = Callable[[Bench, Any], bool]
@@ -275,6 +279,10 @@ async def is_folded(bench: Bench) -> bool:
     return any(isinstance(record.event, Folded) for record in await bench.agent.sessions.records("s"))
 
 
+async def _is_gone(path: Path) -> bool:
+    return not path.exists()
+
+
 async def works_in_other_folder(bench: Bench) -> bool:
     folder = (await bench.agent.runtime())._parts.session_folders.cwd("s")
     return folder == str(bench.home.parent) != str(bench.work)
@@ -320,8 +328,9 @@ def role_is(role: str | None) -> After:
 
 SEND = [Call("send", {"to": "ann"})]
 APPROVED = in_turn(SEND, "done", "more")
+WRITING = in_turn([Call("write", {"path": "plan.txt", "content": "new\n"})], "done", "more")
 
-READ_ONLY = {sessions.ReplaySession}  # requests that are sent with POST and change nothing
+READ_ONLY = {sessions.ReplaySession, undo.ListUndoableTurns, undo.PreviewUndo}  # change nothing, and are no GET
 BUDGETS = """
 budgets: {session: {money: 2.5}, person: {day: {tokens: 900000}}, workspace: {month: {tokens: 1000000}}}
 """
@@ -494,6 +503,27 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         request=lambda bench: sessions.ExportSession(session="s", folder=str(bench.home / "out")),
         result=lambda bench, value: {Path(one).name for one in value} == {"log.jsonl", "context.jsonl"},
         after=has_exported,
+    ),
+    undo.ListUndoableTurns: Scenario(
+        script=WRITING,
+        prepare=said("write it"),
+        request=lambda bench: undo.ListUndoableTurns(session="s"),
+        result=lambda bench, value: [(one["turn"], one["paths"]) for one in value] == [(1, 1)],
+    ),
+    undo.PreviewUndo: Scenario(
+        script=WRITING,
+        prepare=said("write it"),
+        request=lambda bench: undo.PreviewUndo(session="s"),
+        result=lambda bench, value: (
+            [(one["path"], one["change"]) for one in value["files"]] == [("plan.txt", "created")]
+        ),
+    ),
+    undo.UndoTurn: Scenario(
+        script=WRITING,
+        prepare=said("write it"),
+        request=lambda bench: undo.UndoTurn(session="s"),
+        result=lambda bench, value: (value["restored"], value["refused"]) == (["plan.txt"], []),
+        after=lambda bench: _is_gone(bench.work / "plan.txt"),
     ),
     # approvals
     approvals.ListApprovals: Scenario(

@@ -36,7 +36,7 @@ class World:
         self.root.mkdir()
         self.grounds = SessionFolders(cwd=str(self.root), writable=(str(self.root),))
         self.labels = InMemoryFileLabels()
-        files = SessionFileAccess(lambda session: self.grounds, self.labels)
+        self.files = files = SessionFileAccess(lambda session: self.grounds, self.labels)
         self.tools: dict[str, Tool] = {}
         for name in list_file_tools():
             tool = load_tool_builder(name)(ToolDependencies(file_access=files))

@@ -14,7 +14,7 @@ import msgspec
 
 from mainstay import Agent
 from mainstay.core.triggers import Trigger, TriggerTarget
-from mainstay.operations import approvals, budgets, errors_and_audit, memory, sessions, traces, triggers, turns
+from mainstay.operations import approvals, budgets, errors_and_audit, memory, sessions, traces, triggers, turns, undo
 from mainstay.operations.operation import Operation
 from mainstay.operations.operation_entry import OperationEntry
 from support.operations_world import NO_BODY, Bench
@@ -78,6 +78,9 @@ METHODS: dict[type[Operation[Any]], Call] = {
     sessions.ListSkills: lambda agent, one: agent.skills(one.session),
     sessions.SetWorkingFolder: lambda agent, one: agent.sessions.work_in(one.session, one.folder),
     sessions.ExportSession: lambda agent, one: agent.sessions.export(one.session, one.folder),
+    undo.ListUndoableTurns: lambda agent, one: agent.sessions.undoable_turns(one.session),
+    undo.PreviewUndo: lambda agent, one: agent.sessions.preview_undo(one.session, one.turn),
+    undo.UndoTurn: lambda agent, one: agent.sessions.undo(one.session, one.turn),
     approvals.ListApprovals: lambda agent, one: agent.approvals.list(),
     approvals.Approve: lambda agent, one: agent.approvals.approve(one.id, always=one.always, wait=False),
     approvals.Deny: lambda agent, one: agent.approvals.deny(one.id, one.reason, wait=False),

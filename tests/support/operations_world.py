@@ -48,7 +48,7 @@ NO_BODY: Final = object()
 YAML = f"""
 workspace: {MAIN}
 server: {{port: 0, grpc_port: 0, keys: auto, rate_per_min: 1000000, streams_max: 1000, drain_s: 1}}
-tools: {{builtin: [read], roots: [WORK]}}
+tools: {{builtin: [read, write], roots: [WORK]}}
 sandbox: {{kind: host}}
 policy: {{ask: [send]}}
 sessions: {{memory: {{embeddings: {{enabled: false}}}}}}

@@ -48,6 +48,7 @@ from mainstay.core.judges import JudgePanel
 from mainstay.core.ports import Clock, ContextContributor, Store, Tool
 from mainstay.core.store_components import AuxiliaryStores
 from mainstay.core.tool_ports import FileLabelStore, Sandbox, Scheduler
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.lane.event_hub import EventHub
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.services import LaneServices
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from mainstay.agent.external_tools import ExternalTools
     from mainstay.agent.skills_and_patterns import SkillsAndPatterns
     from mainstay.agent.trigger_service import HomeTriggerService
+    from mainstay.io.undo_restore import WorkspaceUndo
     from mainstay.observe.span_types import TelemetryOptions
 
 log = logging.getLogger("mainstay")
@@ -103,6 +105,7 @@ class OpenAgent:
             builtins.spawner.connect(SubAgentRunner(self.lanes, services))
             builtins.scheduler.connect(self._open_scheduler)
             builtins.outbox.connect(self.lanes, services.store, services.limits.agent_hops_max)
+            builtins.file_access.find_turn_owner = self._find_turn_owner
 
     @property
     def workspace(self) -> str:
@@ -164,6 +167,25 @@ class OpenAgent:
             self._parts.skills_and_patterns.list_skills(session) if self._parts.skills_and_patterns is not None else []
         )
 
+    async def open_undo(self) -> WorkspaceUndo | None:
+        if self._parts.builtins is None or self._parts.builtins.file_access.undo_store is None:
+            return None
+        from mainstay.io.undo_restore import WorkspaceUndo  # rarely used
+
+        file_access = self._parts.builtins.file_access
+        assert file_access.undo_store is not None
+        return WorkspaceUndo(file_access.undo_store, file_access.folders_of, file_access.labels)
+
+    async def _find_turn_owner(self, session: str, turn: int) -> tuple[str, int]:
+        """Return the session and the turn that a sub-agent's turn is part of; for others, the same."""
+        state = await self.lanes.get(session).load_session()
+        while state.spawned is not None:
+            parent = await self.lanes.get(state.spawned.parent).load_session()
+            if parent.open_turn is None:
+                break
+            session, turn, state = parent.key, parent.open_turn.turn, parent
+        return session, turn
+
     async def record_audit(self, kind: str, subject: str) -> None:
         if self.observability.audit_recorder is not None:
             await self.observability.audit_recorder.record(kind, subject, workspace=self.config.workspace)
@@ -180,6 +202,8 @@ class OpenAgent:
         await self.stop_commands(session)
         if self._parts.builtins is not None:
             await self._parts.builtins.file_access.labels.clear_session(session)
+            if (undo_store := self._parts.builtins.file_access.undo_store) is not None:
+                await run_in_thread(lambda: undo_store.remove_session(session))
         self._parts.session_folders.remove_session(session)
 
     def attachments_folder(self, session: str) -> str:
@@ -443,7 +467,10 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
         services = TrustServices(self.policy, self.guards, clock.now_ms)
         if self.builtins is not None:  # without file tools there are no paths to judge
             services = msgspec.structs.replace(
-                services, cwd=self.session_folders.cwd, is_own_file=self.builtins.is_own_file
+                services,
+                cwd=self.session_folders.cwd,
+                is_own_file=self.builtins.is_own_file,
+                read_access=self.builtins.read_access,
             )
         if self.skills_and_patterns is not None:
             services = msgspec.structs.replace(
@@ -504,12 +531,15 @@ def _build_sandbox(names: tuple[str, ...], config: Config) -> Sandbox | None:
 
 def _build_builtins(names: tuple[str, ...], parts: AgentParts, labels: FileLabelStore) -> BuiltInTools:
     from mainstay.agent.builtin_tool_factory import BuiltInTools, build_fetch_rules  # only needed for agents with tools
+    from mainstay.io.undo_store import UndoStore
     from mainstay.tools.base import SessionFileAccess
     from mainstay.tools.dependencies import ToolDependencies
 
     config, gateway = parts.workspace.config, parts.gateway or GatewayServices()
+    keeps_contents = config.limits.undo_turn_bytes_max > 0
+    undo_store = UndoStore(parts.session_folders.undo_folder, config.limits) if keeps_contents else None
     dependencies = ToolDependencies(
-        file_access=SessionFileAccess(parts.session_folders.folders_of, labels),
+        file_access=SessionFileAccess(parts.session_folders.folders_of, labels, undo_store),
         sandbox=parts.sandbox,
         has_network=config.sandbox.network,
         fetch_rules=build_fetch_rules(config),

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +22,9 @@ from mainstay.sandbox.selection import create_sandbox
 from mainstay.tools.dependencies import ToolBuilder, ToolDependencies
 from mainstay.tools.process import BackgroundProcesses
 from mainstay.tools.tool_call_file_access import resolve_parent, was_created_by
+
+if TYPE_CHECKING:
+    from mainstay.tools.read_access import SessionReadAccess
 
 
 class LateBoundSpawner:
@@ -97,6 +101,12 @@ class BuiltInTools:
         real = resolve_parent(path)
         guards = self.sandbox is not None and self.sandbox.can_protect_deletions
         return was_created_by(self.file_access.labels, session, real) or (guards and not os.path.lexists(real))
+
+    def read_access(self, session: str) -> SessionReadAccess:
+        """Return what a session may read, for the proof that a command only reads."""
+        from mainstay.tools.read_access import SessionReadAccess  # only needed for commands without a sandbox
+
+        return SessionReadAccess(self.file_access.folders_of(session))
 
     async def stop_commands(self, session: str) -> None:
         """Stop the background processes of a session that has ended."""

@@ -41,6 +41,7 @@ from mainstay.turn.dependencies import AnswerValidator
 from mainstay.turn.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from mainstay.io.undo_restore import WorkspaceUndo
     from mainstay.observe.span_types import TelemetryOptions
 
 R = TypeVar("R")
@@ -160,6 +161,20 @@ class OfflineRuntime:
     async def delete_derived(self, session: str) -> None:
         if self._observability is not None:
             await self._observability.record_deletion(session)
+        store = (await self.open_undo()).store
+        await run_in_thread(lambda: store.remove_session(session))
+
+    async def open_undo(self) -> WorkspaceUndo:
+        from mainstay.agent.memory_context import AgentFolders  # rarely used
+        from mainstay.agent.session_folders import SessionFolderRegistry
+        from mainstay.io.undo_restore import WorkspaceUndo
+        from mainstay.io.undo_store import UndoStore
+
+        workspace = checked_workspace_folder(self._data_folder, self.workspace)
+        folders = SessionFolderRegistry(self.config, AgentFolders(self._data_folder, workspace), lambda session: ())
+        limits = self.config.limits
+        labels = await get_auxiliary_stores(self.services.store, limits).load_file_labels()
+        return WorkspaceUndo(UndoStore(folders.undo_folder, limits), folders.folders_of, labels)
 
     def attachments_folder(self, session: str) -> str:
         raise InputRefused("attachments need a running agent; start `mainstay serve` or `mainstay chat`")

@@ -36,6 +36,7 @@ WORKING_FOLDER_FILE = (
     "folder"  # a file next to a session's scratch folder: the path of the working folder that was set for it
 )
 _CACHE_MAX = 1024
+UNDO_FOLDER = ".undo"  # previous contents of files that turns changed; no channel's folder begins with a dot
 
 FOLDER_PROMPT = "## Where you work\n\nYou work in {cwd}; paths are relative to it. {commands}{skills}{data}"
 SKILLS_PROMPT = "A way of doing things that is worth keeping becomes a skill: {shelf}NAME/SKILL.md. "
@@ -163,11 +164,20 @@ class SessionFolderRegistry:
             return path if os.path.isdir(path) and os.path.realpath(path) == path else None
         return None
 
+    @property
+    def undo_folder(self) -> str:
+        """The folder of previous contents; it need not exist."""
+        base = os.path.realpath(self._folders.workspace) if self._folders is not None else self._open_temporary_folder()
+        return os.path.join(base, UNDO_FOLDER)
+
+    def _open_temporary_folder(self) -> str:
+        if self._temporary_folder is None:
+            self._temporary_folder = os.path.realpath(tempfile.mkdtemp(prefix="mainstay-"))
+        return self._temporary_folder
+
     def _session_folder(self, session: str) -> str:
         if self._folders is None:
-            if self._temporary_folder is None:
-                self._temporary_folder = os.path.realpath(tempfile.mkdtemp(prefix="mainstay-"))
-            return os.path.join(self._temporary_folder, encode_folder_name(session))
+            return os.path.join(self._open_temporary_folder(), encode_folder_name(session))
         parts = session.split(":")
         parts = parts if len(parts) == 3 and parts[0] != "user" else ["local", "sessions", session]
         return os.path.join(os.path.realpath(self._folders.workspace), *map(encode_folder_name, parts))

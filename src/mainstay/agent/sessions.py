@@ -12,6 +12,7 @@ import msgspec
 from mainstay.context.compiler import ContextView
 from mainstay.core.errors import SessionUnknown
 from mainstay.core.events import Event, TurnEnded
+from mainstay.core.file_changes import UndoableTurn, UndoPreview, UndoResult
 from mainstay.core.journal import Record, ReplayResult
 from mainstay.core.ports import SessionInfo
 from mainstay.operations import sessions as operations
@@ -117,6 +118,25 @@ class Sessions:
         """Fold everything but the newest turn into the summary now; `focus` is what the summary should keep above all.
         Returns the new summary, or None if there was nothing to fold."""
         return (await self._execute(operations.CompactSession(session=key, focus=focus))).summary
+
+    async def undoable_turns(self, key: str) -> builtins.list[UndoableTurn]:
+        """Return the turns whose file changes can be undone, the newest first."""
+        from mainstay.operations import undo
+
+        return await self._execute(undo.ListUndoableTurns(session=key))
+
+    async def preview_undo(self, key: str, turn: int | None = None) -> UndoPreview:
+        """Return what a turn changed in files, and what undoing it would restore; None: the newest not undone yet."""
+        from mainstay.operations import undo
+
+        return await self._execute(undo.PreviewUndo(session=key, turn=turn))
+
+    async def undo(self, key: str, turn: int | None = None) -> UndoResult:
+        """Undo the file changes of a turn, or of the newest that was not undone yet. Files that were changed since stay
+        as they are."""
+        from mainstay.operations import undo
+
+        return await self._execute(undo.UndoTurn(session=key, turn=turn))
 
     async def work_in(self, key: str, folder: str | Path) -> str:
         """Set the folder of the session's files and commands, from its next turn on; returns the folder in force."""

@@ -187,7 +187,7 @@ class SandboxSettings(ConfigSection, frozen=True, kw_only=True):
         str,
         Meta(
             description="Sandbox in which commands run, by name; auto: bubblewrap if it works, else the host, where "
-            "commands need approval."
+            "commands that may do more than read need approval."
         ),
     ] = "auto"
     options: Annotated[SandboxOptions, Meta(description="Settings of that sandbox.")] = SandboxOptions()

@@ -39,6 +39,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tools_inline_max: int = 40  # with more tools, the model searches a catalogue
     kept_bytes_max: int = 8 * 1024 * 1024  # stored of a result that is too large to show, for paging
 
+    # previous contents of changed files, for undoing
+    undo_turn_bytes_max: int = 50 * 1024 * 1024  # 0: none are kept
+    undo_turn_paths_max: int = 10_000
+    undo_workspace_bytes_max: int = 500 * 1024 * 1024  # beyond it, the oldest turns of all sessions are dropped
+    undo_kept_s: float = 7 * 24 * 3600.0
+
     approval_expires_s: float = 24 * 3600.0  # an approval that is not answered by then is denied
 
     # sub-agents

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from mainstay.core.file_changes import ChangeRecorder
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
 
@@ -124,6 +125,13 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     protect_obeyed: bool = False
     # exceptions from that, by path and topic; `git-config:KEY` is a key of git's configuration, in lower case
     may_change: Callable[[str, str], bool] = lambda path, topic: False
+    # Keeps what the command replaces or removes. With it, or with `protect_deletions`, the command writes to a layer of
+    # its own, and its changes are made when it has ended; with `protect_obeyed` too, where that is possible.
+    change_recorder: ChangeRecorder | None = None
+
+    @property
+    def needs_overlay(self) -> bool:
+        return self.protect_deletions or self.change_recorder is not None
 
 
 class HeldChange(msgspec.Struct, frozen=True):
@@ -143,10 +151,11 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     stderr: bytes = b""
     timed_out: bool = False
     truncated: bool = False  # a stream was truncated at its size limit
-    changed: tuple[str, ...] = ()  # with `protect_deletions`: files that it wrote
+    changed: tuple[str, ...] = ()  # of a command on an overlay: files that it wrote
     created: tuple[str, ...] = ()  # those of them that are new
     undone_deletions: tuple[str, ...] = ()  # files whose deletion was undone
     held_changes: tuple[HeldChange, ...] = ()  # changes to files that other programs obey: not applied
+    removed: tuple[str, ...] = ()  # files that it removed
 
 
 # Called with output as it arrives. For a background process, returning False asks to read more slowly.

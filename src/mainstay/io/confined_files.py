@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from mainstay.core.file_changes import EntryLocation, EntryState, NewEntry
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.io.atomic_write import (
     StagedFile,
@@ -91,8 +92,14 @@ def compute_fingerprint(stat_result: os.stat_result) -> str:
     return f"{stat_result.st_ino}:{stat_result.st_size}:{stat_result.st_mtime_ns}:{stat_result.st_ctime_ns}"
 
 
+# Called with a real path, what is there and what will be there, right before that is changed.
+ChangeHook = Callable[[str, EntryLocation | None, NewEntry], None]
+
+
 class ConfinedFiles:
     """Access to the files of one session. Paths are untrusted; any failure raises PathRefused."""
+
+    before_change: ChangeHook | None = None
 
     def __init__(
         self, folders: SessionFolders, *, use_openat2: bool = True, before_open: PathHook | None = None
@@ -303,16 +310,25 @@ class ConfinedFiles:
                         with _replace_lock:
                             if is_cancelled():
                                 raise PathRefused(f"Cancelled: {shorten_for_message(path)} was left as it was.")
-                            self._check_unchanged(path, folder_fd, resolved, expected_fingerprint)
+                            current = self._check_unchanged(path, folder_fd, resolved, expected_fingerprint)
+                            self._announce_write(resolved, folder_fd, current, data)
                             status = _move_into_place(path, staged, resolved.name, folder_fd)
                     except (OSError, PathRefused):
                         unlink_if_exists(staged.name, folder_fd)
                         raise
                 sync_folder_fd(folder_fd)
-            created = [os.path.dirname(resolved.path)] * max(len(resolved.missing_names) - 1, 0)
-            for at in range(1, len(created)):
-                created[at] = os.path.dirname(created[at - 1])
+            created = _list_missing_folders(resolved)
             return WrittenFile(resolved.path, resolved.stat is None, compute_fingerprint(status), tuple(created))
+
+    def _announce_write(
+        self, resolved: ResolvedPath, folder_fd: int, current: os.stat_result | None, data: bytes
+    ) -> None:
+        if self.before_change is None:
+            return
+        for folder in reversed(_list_missing_folders(resolved)):
+            self.before_change(folder, None, EntryState("folder", 0o755))
+        old = EntryLocation(folder_fd, resolved.name, current) if current is not None else None
+        self.before_change(resolved.path, old, data)
 
     def _check_target(self, path: str, resolved: ResolvedPath) -> None:
         if resolved.is_folder:
@@ -325,7 +341,8 @@ class ConfinedFiles:
 
     def _check_unchanged(
         self, path: str, folder_fd: int, resolved: ResolvedPath, expected_fingerprint: str | None
-    ) -> None:
+    ) -> os.stat_result | None:
+        """Return what is at the path now; None: nothing."""
         try:
             current = os.stat(resolved.name, dir_fd=folder_fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -340,6 +357,7 @@ class ConfinedFiles:
             raise PathRefused(
                 f"{shorten_for_message(path)} was changed by another process: read it again. Nothing was changed."
             )
+        return current
 
     def remove_file(self, path: str, *, expected_fingerprint: str | None = None, expected_path: str = "") -> str:
         """Remove a file, or a symlink itself; return its real path."""
@@ -355,6 +373,8 @@ class ConfinedFiles:
                     raise PathRefused(
                         f"{shorten_for_message(path)} was changed by another process meanwhile. Nothing was changed."
                     )
+                if self.before_change is not None:
+                    self.before_change(resolved.path, EntryLocation(resolved.folder_fd, resolved.name, current), None)
                 os.unlink(resolved.name, dir_fd=resolved.folder_fd)
             sync_folder_fd(resolved.folder_fd)
             return resolved.path
@@ -370,6 +390,14 @@ def _move_into_place(path: str, staged: StagedFile, name: str, folder_fd: int) -
         if staged.is_at(status):
             return status
     raise PathRefused(f"{shorten_for_message(path)} was replaced by another process while it was being written.")
+
+
+def _list_missing_folders(resolved: ResolvedPath) -> list[str]:
+    """Return the folders that have to be created for a file, innermost first."""
+    missing = [os.path.dirname(resolved.path)] * max(len(resolved.missing_names) - 1, 0)
+    for at in range(1, len(missing)):
+        missing[at] = os.path.dirname(missing[at - 1])
+    return missing
 
 
 def _check_same_path(path: str, resolved: ResolvedPath, expected_path: str) -> None:

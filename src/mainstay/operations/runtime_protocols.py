@@ -11,6 +11,7 @@ from mainstay.core.audit import AuditReader
 from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.chat_addresses import PlatformMessage
 from mainstay.core.error_reports import ErrorStore
+from mainstay.core.file_changes import UndoableTurn, UndoPreview, UndoResult
 from mainstay.core.people import AccessScope, ApiKey, ChannelIdentity, PendingPairing, Person, PersonRole
 from mainstay.core.triggers import Trigger, TriggerRun, TriggerStatus
 from mainstay.lane.registry import LaneRegistry
@@ -54,6 +55,14 @@ class TriggerService(Protocol):
     async def run(self, name: str) -> TriggerRun: ...
     async def history(self, name: str, limit: int) -> Sequence[TriggerRun]: ...
     def app(self, *, alone: bool = False, without: Collection[str] = ()) -> ASGIApp: ...
+
+
+class UndoService(Protocol):
+    """The turns that changed files, and their undoing. `turn` None: the newest that was not undone."""
+
+    async def list_turns(self, session: str) -> list[UndoableTurn]: ...
+    async def preview(self, session: str, turn: int | None) -> UndoPreview: ...
+    async def restore(self, session: str, turn: int | None) -> UndoResult: ...
 
 
 class Runtime(Protocol):
@@ -139,6 +148,10 @@ class Runtime(Protocol):
 
     async def stop_commands(self, session: str) -> None:
         """Stop the session's background commands."""
+        ...
+
+    async def open_undo(self) -> UndoService | None:
+        """Return what undoes file changes; None for an agent that keeps no previous contents."""
         ...
 
 

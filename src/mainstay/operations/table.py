@@ -17,6 +17,7 @@ from mainstay.operations import (
     traces,
     triggers,
     turns,
+    undo,
 )
 from mainstay.operations.operation import Interface
 from mainstay.operations.operation_entry import OperationEntry
@@ -32,6 +33,7 @@ ENTRIES: tuple[OperationEntry, ...] = (
     *traces.ENTRIES,
     *budgets.ENTRIES,
     *home.ENTRIES,
+    *undo.ENTRIES,
 )
 ANY_OPERATION: object = reduce(or_, (entry.request for entry in ENTRIES))  # the union of all requests, for decoding
 

@@ -34,6 +34,7 @@ class MergeResult(NamedTuple):
     created: tuple[str, ...] = ()  # those of them that are new
     held: tuple[str, ...] = ()  # removals that were held back
     held_changes: tuple[HeldChange, ...] = ()  # changes to files that other programs obey
+    removed: tuple[str, ...] = ()  # removed files
 
 
 class CommandSetup(Protocol):
@@ -93,7 +94,7 @@ class BaseSandbox:
     def _validate(self, command: SandboxCommand) -> str:
         if self._closed:
             raise AgentClosed("the sandbox is closed")
-        if command.protect_deletions and not self.can_protect_deletions:
+        if command.needs_overlay and not self.can_protect_deletions:
             raise SandboxUnusable(f"the sandbox {self.name!r} cannot hold back deletions")
         return validate_command(command)
 
@@ -129,6 +130,7 @@ class BaseSandbox:
             created=merged.created,
             undone_deletions=merged.held,
             held_changes=merged.held_changes,
+            removed=merged.removed,
         )
 
     async def _run_to_end(

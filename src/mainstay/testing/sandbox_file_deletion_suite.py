@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from mainstay.core.file_changes import EntryLocation, NewEntry
 from mainstay.core.tool_ports import CommandResult, SandboxCommand
 from mainstay.testing.sandbox_suite import OutputCollector, SandboxSuiteBase, create_folders, read_text, write_file
 from mainstay.testing.store_writer import expect_error
@@ -27,6 +29,20 @@ def workspace_contents(folder: Path) -> dict[str, str]:
         elif path.is_file():
             files[str(path.relative_to(work))] = path.read_text()
     return files
+
+
+class PreviousContents:
+    """A recorder that keeps in memory what was there before each change; None: nothing."""
+
+    def __init__(self) -> None:
+        self.by_path: dict[str, bytes | None] = {}
+
+    def record(self, path: str, old: EntryLocation | None, new: NewEntry) -> None:
+        kept = None
+        if old is not None and stat.S_ISREG(old.status.st_mode):
+            with open(os.open(old.name, os.O_RDONLY, dir_fd=old.folder_fd), "rb") as file:
+                kept = file.read()
+        self.by_path.setdefault(path, kept)
 
 
 class SandboxDeletionSuite(SandboxSuiteBase):
@@ -168,3 +184,32 @@ class SandboxDeletionSuite(SandboxSuiteBase):
         assert workspace_contents(tmp_path) == {"new": "x\n", "old": "old"}
         assert b"old" in await process.read()
         await sandbox.close()
+
+    async def test_a_recorder_gets_what_was_there_before_and_removals_are_applied(self, tmp_path: Path) -> None:
+        for name in ("gone", "emptied", "deep/a", "kept"):
+            write_file(tmp_path, name, name)
+        recorder = PreviousContents()
+        script = "rm gone; : > emptied; rm -r deep; echo file > deep; echo x > new"
+        command = replace(self.build_command(tmp_path, script), change_recorder=recorder)
+        result = await self.run_command(tmp_path, command)
+        assert workspace_contents(tmp_path) == {"emptied": "", "deep": "file\n", "new": "x\n", "kept": "kept"}
+        work = create_folders(tmp_path).cwd
+        assert {path.removeprefix(f"{work}/"): data for path, data in recorder.by_path.items()} == {
+            "gone": b"gone",
+            "emptied": b"emptied",
+            "deep/a": b"deep/a",
+            "deep": None,
+            "new": None,
+        }
+        assert self.relative_paths(tmp_path, result.removed) == ["deep/a", "gone"]
+        assert self.relative_paths(tmp_path, result.created) == ["deep", "new"]
+        assert result.undone_deletions == ()
+
+    async def test_a_recorder_is_called_for_overwritten_files_of_a_protected_command_too(self, tmp_path: Path) -> None:
+        write_file(tmp_path, "old", "old")
+        write_file(tmp_path, "other", "other")
+        recorder = PreviousContents()
+        command = replace(self.build_protected(tmp_path, "echo new > old; rm other"), change_recorder=recorder)
+        result = await self.run_command(tmp_path, command)
+        assert recorder.by_path == {f"{create_folders(tmp_path).cwd}/old": b"old"}
+        assert self.relative_paths(tmp_path, result.undone_deletions) == ["other"]

@@ -60,7 +60,7 @@ class ApplyPatchTool(BuiltInTool):
         call_files = ToolCallFiles(self._file_access, context)
         draft = await call_files.run_blocking(lambda: _build_draft(call_files, parse_patch(arguments.patch)))
         await call_files.apply_changes(draft.to_changes())
-        return "\n".join(draft.summary_lines)
+        return "\n".join(filter(None, (*draft.summary_lines, call_files.unkept_note)))
 
     async def reconcile(self, arguments: _ApplyPatchArguments, context: ToolContext) -> str | None:
         """Find out from the files whether the patch was applied, wholly or in part: they are replaced one by one."""

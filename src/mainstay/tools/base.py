@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -12,6 +12,11 @@ from mainstay.core.json_types import JsonObject
 from mainstay.core.ports import Effect, ToolContext
 from mainstay.core.tool_arguments import build_schema, parse_arguments
 from mainstay.core.tool_ports import FileLabelStore, SessionFolders
+
+if TYPE_CHECKING:  # only calls that change files need the module
+    from mainstay.io.undo_store import UndoStore
+
+FindTurnOwner = Callable[[str, int], Awaitable[tuple[str, int]]]
 
 
 class ToolRefused(MainstayError):
@@ -54,11 +59,19 @@ class BuiltInTool:
 
 
 class SessionFileAccess:
-    """The folders of each session, and the origin labels of the files in them."""
+    """The folders of each session, the origin labels of the files in them, and where previous contents are kept."""
 
-    __slots__ = ("folders_of", "labels", "sink_verdicts")
+    __slots__ = ("find_turn_owner", "folders_of", "labels", "sink_verdicts", "undo_store")
 
-    def __init__(self, folders_of: Callable[[str], SessionFolders], labels: FileLabelStore) -> None:
+    def __init__(
+        self,
+        folders_of: Callable[[str], SessionFolders],
+        labels: FileLabelStore,
+        undo_store: UndoStore | None = None,
+    ) -> None:
         self.folders_of = folders_of  # by session key
         self.labels = labels
+        self.undo_store = undo_store  # None: previous contents are not kept
+        # (session, turn) → those of the person's turn that a sub-agent works for; None: the same
+        self.find_turn_owner: FindTurnOwner | None = None
         self.sink_verdicts: dict[str, bool] = {}  # by idempotency key: whether the call was a sink when it was judged

@@ -27,6 +27,8 @@ from mainstay.tools.tool_call_file_access import (
     build_on_written,
     build_removal_check,
     distrust_changed_files,
+    format_unkept_note,
+    open_command_recorder,
 )
 
 TIMEOUT_S = 120.0
@@ -34,6 +36,7 @@ TIMEOUT_MAX_S = 600.0
 GRACE_S = 15.0  # for killing, and for moving files into place after a command with deletion protection
 SCRIPT_CHARS_MAX = 100_000
 UNDONE_SHOWN_MAX = 20
+COMMAND_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0"}  # `git status` must not count as a change of the index
 
 
 class _BashArguments(ToolArguments, frozen=True):
@@ -69,6 +72,7 @@ class BashTool(BuiltInTool):
             )
         folders = self._file_access.folders_of(context.session)
         script, cwd = check_script(arguments.command), await resolve_working_folder(folders, arguments.cwd)
+        recorder = await open_command_recorder(self._file_access, context, self._sandbox, script)
         command = SandboxCommand(
             script=script,
             folders=folders,
@@ -77,9 +81,11 @@ class BashTool(BuiltInTool):
             network=self._network,
             protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
             is_own_file=build_removal_check(self._file_access, context),
-            on_written=build_on_written(self._file_access, context),
+            on_written=build_on_written(self._file_access, context, recorder),
             protect_obeyed=await may_change_obeyed_files(script, folders, cwd),
             may_change=build_change_check(context, folders, script),
+            change_recorder=recorder,
+            env=COMMAND_ENVIRONMENT,
         )
         output = CommandOutput(context)
         started_ns = time.time_ns()
@@ -87,11 +93,12 @@ class BashTool(BuiltInTool):
             result = await self._sandbox.exec(command, output.add)
         finally:
             output.close()
-            if not command.protect_deletions:
+            if not command.needs_overlay:
                 await distrust_changed_files(self._file_access, context, started_ns)
         if result.changed:
             await self._labels.save(_build_labels(ToolCallFiles(self._file_access, context), result, context))
-        return await self._format_result(result, output, folders, command, context)
+        text = await self._format_result(result, output, folders, command, context)
+        return "\n".join(filter(None, (text, format_unkept_note(recorder))))
 
     async def _format_result(
         self,
@@ -189,19 +196,20 @@ def format_held_note(paths: tuple[str, ...]) -> str:
 
 
 def _build_labels(call_files: ToolCallFiles, result: CommandResult, context: ToolContext) -> list[FileOriginLabel]:
-    """Return labels for the files that the command wrote: untrusted, as it may have copied anything it read. A command
-    that read nothing untrusted leaves files trusted that the owner trusts."""
+    """Return labels for the files that the command wrote: untrusted, as it may have copied anything it read. In a clean
+    session only new files get one, which says that the session created them, and not where the owner trusts files."""
     labels = call_files.file_access.labels
     origin, created = (
         format_origin("conversation", untrusted=True, private=context.has_private_content),
         frozenset(result.created),
     )
+    is_careful = context.tainted or context.protect_deletions
     return [
         FileOriginLabel(
             path, origin, context.session if path in created else known.session if known is not None else ""
         )
         for path, known in ((path, labels.get(path)) for path in result.changed)
-        if context.tainted or not call_files.is_trusted(path)
+        if is_careful or (path in created and not call_files.is_trusted(path))
     ]
 
 

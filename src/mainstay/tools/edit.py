@@ -43,7 +43,7 @@ class EditTool(BuiltInTool):
         call_files = ToolCallFiles(self._file_access, context)
         change, summary = await call_files.run_blocking(lambda: _prepare_change(call_files, arguments))
         await call_files.apply_changes([change])
-        return summary
+        return "\n".join(filter(None, (summary, call_files.unkept_note)))
 
     async def reconcile(self, arguments: _EditArguments, context: ToolContext) -> str | None:
         """Find out from the file whether the edit was already done."""

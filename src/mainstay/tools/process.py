@@ -11,11 +11,11 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, Sandbox, SandboxCommand, SandboxProcess
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
-from mainstay.tools.bash import check_script, resolve_working_folder
+from mainstay.tools.bash import COMMAND_ENVIRONMENT, check_script, resolve_working_folder
 from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
 from mainstay.tools.command_protection import build_change_check, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check
+from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, open_command_recorder
 
 RUNNING_MAX = 8  # per session
 PROCESSES_MAX = 16  # per session, with ended ones whose output was not read yet
@@ -90,6 +90,10 @@ class BackgroundProcesses:
         try:
             folders = self.file_access.folders_of(session)
             start_folder = await resolve_working_folder(folders, cwd)
+            protect_obeyed = await may_change_obeyed_files(script, folders, start_folder)
+            recorder = await open_command_recorder(
+                self.file_access, context, self.sandbox, script, writes_directly=not protect_obeyed
+            )
             command = SandboxCommand(
                 script=script,
                 folders=folders,
@@ -98,9 +102,11 @@ class BackgroundProcesses:
                 network=self.network,
                 protect_deletions=protect_deletions,
                 is_own_file=build_removal_check(self.file_access, context),
-                on_written=build_on_written(self.file_access, context),
-                protect_obeyed=await may_change_obeyed_files(script, folders, start_folder),
+                on_written=build_on_written(self.file_access, context, recorder),
+                protect_obeyed=protect_obeyed,
                 may_change=build_change_check(context, folders, script),
+                change_recorder=recorder,
+                env=COMMAND_ENVIRONMENT,
             )
             process = await self.sandbox.start(command)
         finally:

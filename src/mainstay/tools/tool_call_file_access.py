@@ -6,19 +6,22 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from mainstay.core.memory_tiers import UNTRUSTED, combine_origins, format_origin, is_private, is_untrusted
 from mainstay.core.obeyed_files import find_obeyed_topic
 from mainstay.core.ports import ToolContext
-from mainstay.core.tool_ports import CallDestinations, FileLabelStore, FileOriginLabel
+from mainstay.core.tool_ports import CallDestinations, FileLabelStore, FileOriginLabel, Sandbox
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.confined_files import ConfinedFiles, WrittenFile, compute_fingerprint
 from mainstay.io.globs import compile_path_glob
-from mainstay.io.path_resolver import PathMissing, PathRefused, casefold_path, is_inside
+from mainstay.io.path_resolver import PathMissing, PathRefused, casefold_path, is_inside, shorten_for_message
 from mainstay.tools.base import SessionFileAccess, ToolRefused
+
+if TYPE_CHECKING:  # only calls that change files need the module
+    from mainstay.io.undo_store import TurnChangeRecorder
 
 T = TypeVar("T")
 
@@ -84,6 +87,7 @@ class ToolCallFiles:
         self.file_access = file_access
         self.context = context
         self.confined = ConfinedFiles(file_access.folders_of(context.session))
+        self.unkept_note = ""  # a line about previous contents that `apply_changes` could not keep
 
     # --- origin and taint ------------------------------------------------------------------------
 
@@ -191,6 +195,9 @@ class ToolCallFiles:
     async def apply_changes(self, changes: Sequence[FileChange]) -> list[WrittenFile | None]:
         """Apply all changes or none. Stricter labels are stored before the files are written: a crash in between must
         not leave a file that passes for trusted. Raises PathRefused or ToolRefused."""
+        recorder = await open_recorder(self.file_access, self.context)
+        if recorder is not None:
+            self.confined.before_change = recorder.record
         reals = await self.run_blocking(lambda: [self._resolve_target(change) for change in changes])
         if not self.file_access.sink_verdicts.pop(self.context.key, True) and self.compute_reach(changes).sink:
             raise ToolRefused(
@@ -199,6 +206,8 @@ class ToolCallFiles:
         ours = format_origin("conversation", untrusted=self.context.tainted, private=self.context.has_private_content)
         labels, before = self.file_access.labels, {real: self.file_access.labels.get(real) for real in reals}
         origins = [combine_origins((ours, change.base_origin)) for change in changes]
+        if recorder is not None:
+            recorder.remember_labels(reals)
         if strict := [
             FileOriginLabel(real, origin, old.session if (old := before[real]) else "")
             for real, origin, change in zip(reals, origins, changes, strict=True)
@@ -213,6 +222,7 @@ class ToolCallFiles:
                 await labels.save([old for label in strict if (old := before[label.path]) is not None])
             raise
         await self._label_changes(changes, origins, written, before)
+        self.unkept_note = format_unkept_note(recorder)
         return written
 
     def _resolve_target(self, change: FileChange) -> str:
@@ -318,7 +328,54 @@ class ToolCallFiles:
             raise
 
 
-def build_on_written(file_access: SessionFileAccess, context: ToolContext) -> Callable[[Sequence[str]], None]:
+async def open_command_recorder(
+    file_access: SessionFileAccess,
+    context: ToolContext,
+    sandbox: Sandbox,
+    script: str,
+    *,
+    writes_directly: bool = False,
+) -> TurnChangeRecorder | None:
+    """Return what keeps the previous contents of the files that a command changes; None for a command that changes
+    none, and without a sandbox that can tell. With `writes_directly` only a command of which the analysis says what it
+    changes gets an overlay for that: other programs may wait for what a background command writes while it runs."""
+    if file_access.undo_store is None or not sandbox.can_protect_deletions:
+        return None
+    from mainstay.trust.shell.analysis import analyse_script  # loaded with the first command
+    from mainstay.trust.shell.reading import reads_only
+
+    analysis = analyse_script(script)
+    changes = analysis.removals or analysis.written_paths
+    if not changes and (writes_directly or reads_only(analysis)):
+        return None
+    return await open_recorder(file_access, context)
+
+
+async def open_recorder(file_access: SessionFileAccess, context: ToolContext) -> TurnChangeRecorder | None:
+    """Return what keeps the previous contents of the files that a call changes; None: they are not kept. What a
+    sub-agent changes belongs to the turn of the session that it works for."""
+    if file_access.undo_store is None:
+        return None
+    session, turn = context.session, context.turn
+    if "/" in session and file_access.find_turn_owner is not None:
+        session, turn = await file_access.find_turn_owner(session, turn)
+    folders = file_access.folders_of(context.session)
+    ignored = (folders.scratch,) if folders.scratch and folders.scratch != folders.cwd else ()
+    return file_access.undo_store.recorder(session, turn, file_access.labels.get, ignored)
+
+
+def format_unkept_note(recorder: TurnChangeRecorder | None) -> str:
+    """Return a line about previous contents that were too large to keep, or could not be written; "" for none."""
+    if recorder is None or not recorder.not_kept_count:
+        return ""
+    named = ", ".join(f"{shorten_for_message(path)} ({size} bytes)" for path, size in recorder.not_kept)
+    more = f" and {more} more" if (more := recorder.not_kept_count - len(recorder.not_kept)) else ""
+    return f"[/undo cannot restore these, because their previous content was not kept: {named}{more}]"
+
+
+def build_on_written(
+    file_access: SessionFileAccess, context: ToolContext, recorder: TurnChangeRecorder | None = None
+) -> Callable[[Sequence[str]], None]:
     """Return a callback that labels files as untrusted before the writes of a command with deletion protection are
     moved into place: it may have copied anything it read. Files that are not trusted anyway need no label. The callback
     blocks its thread."""
@@ -326,7 +383,10 @@ def build_on_written(file_access: SessionFileAccess, context: ToolContext) -> Ca
     origin = format_origin("conversation", untrusted=True, private=context.has_private_content)
 
     def announce(paths: Sequence[str]) -> None:
-        if not context.tainted:  # the owner's trusted files stay trusted; labels of others say enough
+        if recorder is not None:
+            recorder.remember_labels(paths)
+        # In a clean session they keep their labels, as on any change by a program.
+        if not (context.tainted or context.protect_deletions):
             return
         known = [(path, file_access.labels.get(path)) for path in paths]
         doubtful = [

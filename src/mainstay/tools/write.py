@@ -35,7 +35,8 @@ class WriteTool(BuiltInTool):
         count = arguments.content.count("\n") + (not arguments.content.endswith("\n") and arguments.content != "")
         done = "Made" if written.created else "Replaced"
         lines, size = "1 line" if count == 1 else f"{count} lines", "1 byte" if len(data) == 1 else f"{len(data)} bytes"
-        return f"{done} {call_files.confined.display_path(written.path)}: {lines}, {size}."
+        made = f"{done} {call_files.confined.display_path(written.path)}: {lines}, {size}."
+        return "\n".join(filter(None, (made, call_files.unkept_note)))
 
 
 def build(dependencies: ToolDependencies) -> Tool:

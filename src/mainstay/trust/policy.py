@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -53,6 +54,9 @@ from mainstay.trust.stated_values import find_unstated_value
 from mainstay.trust.tool_declaration import format_declaration_hint
 from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
 
+if TYPE_CHECKING:
+    from mainstay.trust.shell.reading import ReadAccess
+
 __all__ = ["Policy", "PolicyContext", "PolicyRules", "PolicyVerdict", "SandboxGuarantees", "SkillRestriction"]
 
 log = logging.getLogger("mainstay")
@@ -90,6 +94,7 @@ class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
     # this session created the file (absolute path, `..` not resolved)
     is_own_file: Callable[[str], bool] = lambda path: False
     skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
+    read_access: Callable[[], ReadAccess | None] = lambda: None  # what the session may read; None: not known
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True):
@@ -187,7 +192,7 @@ class Policy:
             return ALLOWED
         if permissions.refusal is not None:
             return permissions.refusal
-        call = ToolInvocation(tool, arguments, policy_context.cwd)
+        call = ToolInvocation(tool, arguments, policy_context.cwd, policy_context.read_access)
         verdict = self._decide_by_rules(permissions, call)
         if careful and verdict.decision != "deny":
             verdict = _choose_stricter(verdict, self._decide_by_flow(permissions, call, context, policy_context))
@@ -254,7 +259,9 @@ class Policy:
     def _runs_on_host(self, permissions: _ToolPermissions, call: ToolInvocation) -> bool:
         if not permissions.can_run_commands or permissions.confinement.confined:
             return False
-        return call.script is not None or "command" not in parameter_names(call.tool.schema)
+        if call.script is None:
+            return "command" not in parameter_names(call.tool.schema)
+        return not call.only_reads(_start_folder(call))
 
     # --- flow ----------------------------------------------------------------------------------
 

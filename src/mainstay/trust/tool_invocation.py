@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
 
 if TYPE_CHECKING:
     from mainstay.trust.shell.analysis import ScriptAnalysis
+    from mainstay.trust.shell.reading import ReadAccess
 
 MAIN_ARGUMENTS = (
     "command",
@@ -48,10 +50,17 @@ class ToolInvocation:
     entries, such as the paths in a patch.
     """
 
-    def __init__(self, tool: Tool, arguments: object, cwd: str = "") -> None:
+    def __init__(
+        self,
+        tool: Tool,
+        arguments: object,
+        cwd: str = "",
+        read_access: Callable[[], ReadAccess | None] = lambda: None,
+    ) -> None:
         self.tool = tool
         self.arguments = arguments
         self.cwd = cwd
+        self._read_access = read_access
 
     @cached_property
     def arguments_by_name(self) -> Mapping[str, object]:
@@ -80,6 +89,17 @@ class ToolInvocation:
             if isinstance(command, str)
             else ScriptAnalysis(opaque_reasons=("The command is not a text.",))
         )
+
+    def only_reads(self, folder: str) -> bool:
+        """Return whether its shell command, started in a folder of the session, provably only reads, and only what the
+        session may read."""
+        from mainstay.trust.shell.reading import reads_only_inside  # loaded with the first command
+
+        runs_in_sandbox = getattr(self.tool, "runs_in_sandbox", False)  # a tool of the developer's may do anything
+        access = self._read_access() if self.script is not None and runs_in_sandbox and self.cwd else None
+        if access is None or self.script is None:
+            return False
+        return reads_only_inside(self.script, posixpath.join(self.cwd, folder), access)
 
     def main_argument_names(self) -> Iterator[str]:
         """Yield the names of the arguments that an unnamed pattern applies to, the likeliest first."""

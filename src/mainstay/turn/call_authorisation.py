@@ -144,6 +144,7 @@ def _build_policy_context(scope: TurnScope) -> PolicyContext:
         cwd=dependencies.trust.cwd(session.key),
         is_sub_agent=session.spawned is not None,
         is_own_file=partial(dependencies.trust.is_own_file, session.key),
+        read_access=partial(dependencies.trust.read_access, session.key),
         skill_restrictions=dependencies.trust.skill_restrictions(scope.turn.skill_headers)
         if scope.turn.skill_headers
         else (),

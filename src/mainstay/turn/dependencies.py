@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -17,6 +17,9 @@ from mainstay.core.session import Session
 from mainstay.trust.guards.guardrails import Guardrails
 from mainstay.trust.policy import Policy, SkillRestriction
 from mainstay.turn.toolbox import TurnTools
+
+if TYPE_CHECKING:
+    from mainstay.trust.shell.reading import ReadAccess
 
 AnswerValidator = Callable[[str], str | None]  # what is wrong with an answer's text, for the model; None: it is valid
 
@@ -58,6 +61,7 @@ class TrustServices(msgspec.Struct, frozen=True):
     cwd: Callable[[str], str] = lambda session: ""  # working folder of a session
     # (session, path): the session created that file
     is_own_file: Callable[[str, str], bool] = lambda session, path: False
+    read_access: Callable[[str], ReadAccess | None] = lambda session: None  # what a session may read
     # (session, recorded): untrusted skills in the instructions, those of now together with the recorded ones
     untrusted_skills: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda session, before: before
     # by the skills of a turn

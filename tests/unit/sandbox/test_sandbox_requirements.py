@@ -12,6 +12,7 @@ from support.fake_docker import fake_docker
 
 from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
+from mainstay.core.limits import Limits
 from mainstay.core.tool_ports import Sandbox, SandboxCommand, SessionFolders
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 from mainstay.sandbox.docker.sandbox import DockerSandbox
@@ -169,7 +170,11 @@ async def test_guppy_043_an_abort_during_a_tool_kills_its_whole_process_tree(
     tmp_path: Path, grounds: SessionFolders
 ) -> None:
     provider = ScriptedProvider([[Call("bash", {"command": beating(grounds)})], "never"])
-    config = Config(tools=ToolSettings(builtin=("bash",), roots=(grounds.cwd,)), policy=PolicySettings(allow=("bash",)))
+    config = Config(
+        tools=ToolSettings(builtin=("bash",), roots=(grounds.cwd,)),
+        policy=PolicySettings(allow=("bash",)),
+        limits=Limits(undo_turn_bytes_max=0),  # so that its beats are in the folder while it runs
+    )
     async with Agent(provider, home=tmp_path / "home", config=config) as agent:
         turn = asyncio.ensure_future(agent.run("s", "work"))
         await at_work(grounds)

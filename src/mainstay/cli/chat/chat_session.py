@@ -14,13 +14,13 @@ from mainstay.agent.agent import Agent
 from mainstay.agent.client import AgentClient
 from mainstay.agent.model_providers import ModelProviders
 from mainstay.cli.chat.approval_formatter import ALWAYS_WORDS, NO_WORDS, YES_WORDS
-from mainstay.cli.chat.pasted_texts import PastedTexts
 from mainstay.cli.chat.tool_calls import ToolCallLog
 from mainstay.cli.commands.agent_setup import AgentSetup, apply_requested_model, build_session_name, set_working_folder
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, TurnEnded, TurnStarted
 from mainstay.core.ports import SessionInfo
 from mainstay.providers.registry import runs_in_process
+from mainstay.trust.pasted_texts import PastedTexts
 
 LAST_SESSION_FILE = "chat.json"
 STALE_ANSWER_NOTE = "no approval is pending: it was answered in another client, or has expired"
@@ -49,6 +49,7 @@ class ChatSession:
         self._idle_event = asyncio.Event()
         self.pending_approval: ApprovalAsked | None = None  # the approval that the turn waits for
         self.pasted = PastedTexts()
+        self.shown_undo_turn = 0  # the turn that `/undo` has just shown; a yes restores it
         self._shown_approval_id = ""  # id of the approval shown since the last prompt and not answered in this chat
 
     @property
@@ -161,6 +162,14 @@ class ChatSession:
         else:
             await self.approve(always=word in ALWAYS_WORDS)
         return True
+
+    def expand_answer(self, text: str) -> str:
+        """Return the command that an answer to `/undo` stands for; any other text as it is."""
+        turn, word = self.shown_undo_turn, text.strip().lower()
+        if not text.startswith("/undo"):
+            self.shown_undo_turn = 0
+        is_answer = turn and self.pending_approval is None and word in YES_WORDS | NO_WORDS
+        return f"/undo {turn} {word}" if is_answer else text
 
     def is_stale_answer(self, text: str) -> bool:
         """Whether the text answers an approval that was answered in another client or expired; it is not a prompt."""

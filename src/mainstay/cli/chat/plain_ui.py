@@ -81,6 +81,7 @@ class PlainChat:
         return line
 
     async def _handle_line(self, line: str) -> bool:
+        line = self._chat.expand_answer(line)
         try:
             if line.startswith("/"):
                 result = await run_slash_command(self._chat, line, get_terminal_size().columns)

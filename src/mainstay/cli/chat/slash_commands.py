@@ -26,6 +26,7 @@ COMMANDS = {
     "/model": "[NAME]: show or change the model",
     "/approve": "[always | JSON]: approve the pending tool call; JSON replaces its arguments",
     "/deny": "[REASON]: deny the pending tool call",
+    "/undo": "[TURN | list]: show what the last turn changed in files, and restore it",
     "/usage": "show tokens and cost of this session",
     "/calls": "[NUMBER]: list tool calls, or show one with its arguments and result (Ctrl-O: the last)",
     "/trace": "[TURN]: show what the last turn did, how long it took and what it cost",
@@ -134,6 +135,14 @@ async def _deny_call(chat: ChatSession, argument: str) -> SlashCommandResult:
         return SlashCommandResult(["no tool call is waiting for approval"])
     await chat.deny(argument)
     return SlashCommandResult()
+
+
+async def _undo_turn(chat: ChatSession, argument: str) -> SlashCommandResult:
+    from mainstay.agent.undo_dialog import run_undo_command  # rarely used
+
+    answer = await run_undo_command(chat.agent, chat.session, argument, chat.shown_undo_turn)
+    chat.shown_undo_turn = answer.turn
+    return SlashCommandResult([escape_line(line) for line in answer.lines])
 
 
 async def _show_usage(chat: ChatSession, argument: str) -> SlashCommandResult:
@@ -307,6 +316,7 @@ _HANDLERS: dict[str, Callable[[ChatSession, str], Awaitable[SlashCommandResult]]
     "/model": _show_or_change_model,
     "/approve": _approve_call,
     "/deny": _deny_call,
+    "/undo": _undo_turn,
     "/usage": _show_usage,
     "/calls": _show_calls,
     "/compact": _compact_session,

@@ -135,6 +135,7 @@ class TerminalChat:
             self._redraw()
 
     async def _handle_input(self, text: str) -> None:
+        text = self._chat.expand_answer(text)
         if text.lstrip().startswith("/"):
             await self._run_command(text.strip())
         elif self._chat.is_stale_answer(text):

@@ -1,13 +1,12 @@
-"""`mainstay session import|fork|archive|activate|delete`: through the home's owner, or owning the home meanwhile."""
+"""`mainstay session import|fork|archive|activate|undo|delete`: through the home's owner, or as its owner."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from mainstay.cli.commands.agent_setup import open_home_client
 from mainstay.cli.commands.home_locator import (
@@ -21,12 +20,12 @@ from mainstay.cli.commands.output import print_json
 from mainstay.cli.parser.root import UsageError
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import MessageAdded
-from mainstay.core.input_envelope import IMPORT_ORIGINS, check_session_name
+from mainstay.core.input_envelope import check_session_name
 from mainstay.core.limits import Limits
-from mainstay.core.messages import Text, parts_text
+from mainstay.core.messages import parts_text
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
-from mainstay.io.jsonl import JsonlBroken, parse_jsonl
+from mainstay.io.session_import import read_messages
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 IMPORT_BYTES_MAX = 256 * 1024 * 1024
@@ -58,46 +57,6 @@ def _read_source(source: str) -> bytes:
     if len(raw) > IMPORT_BYTES_MAX:
         raise InputRefused(f"{source} is larger than {IMPORT_BYTES_MAX >> 20} MB")
     return raw
-
-
-def read_messages(raw: bytes, source: str) -> tuple[list[MessageAdded], str]:
-    """Parse a JSON list (or {"messages": list}), or one JSON object per line, also the log.jsonl of `export`.
-
-    The second value says what was left out because the end of the file is damaged; empty: nothing. Raises InputRefused.
-    """
-    incident = ""
-    try:
-        document = json.loads(raw.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        try:
-            lines = parse_jsonl(raw)
-        except JsonlBroken as broken:
-            raise InputRefused(f"{source} {broken}") from None
-        document, incident = lines.objects, lines.damage
-    match document:
-        case {"messages": list(messages)} | list(messages):
-            pass
-        case dict():
-            messages = [document]
-        case _:
-            raise InputRefused(f"{source} does not contain a list of messages")
-    if not messages:
-        raise InputRefused(f"{source} contains no messages" + (f": {incident}" if incident else ""))
-    return [_parse_message(message, number, source) for number, message in enumerate(messages, start=1)], incident
-
-
-def _parse_message(message: Any, number: int, source: str) -> MessageAdded:
-    match message:
-        case {"role": "user" | "assistant" as role, "content": str(text)}:
-            return MessageAdded(role, (Text(text, origin=IMPORT_ORIGINS[role]),))
-        case {"role": "user" | "assistant" as role, "content": list(parts)}:
-            texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
-            return MessageAdded(role, (Text("\n".join(texts), origin=IMPORT_ORIGINS[role]),))
-        case {"isBot": bool(is_bot), "text": str(text)}:
-            speaker: Literal["assistant", "user"] = "assistant" if is_bot else "user"
-            return MessageAdded(speaker, (Text(text, origin=IMPORT_ORIGINS[speaker]),))
-    expected = '{"role": "user" or "assistant", "content": text}'
-    raise InputRefused(f"message {number} of {source} is not {expected}")
 
 
 async def _import_messages(
@@ -143,6 +102,38 @@ async def _set_status(location: WorkspaceLocation, names: Sequence[str], status:
     async with open_home_client(location) as client:
         for name in names:
             await (client.sessions.archive(name) if status == "archived" else client.sessions.activate(name))
+
+
+def undo(options: argparse.Namespace) -> int:
+    return run_async(_undo(options, resolve_workspace(options)))
+
+
+async def _undo(options: argparse.Namespace, location: WorkspaceLocation) -> int:
+    from mainstay.agent.undo_dialog import format_preview, format_result, format_turns  # only needed here
+
+    def show(data: dict[str, object], lines: list[str]) -> None:
+        print_json({"ok": True} | data) if options.json else print("\n".join(map(escape_line, lines)))
+
+    await _check_sessions_exist(location, [options.session])
+    async with open_home_client(location) as client:
+        if options.list:
+            turns = await client.sessions.undoable_turns(options.session)
+            show({"turns": turns}, format_turns(turns))
+            return 0
+        preview = await client.sessions.preview_undo(options.session, options.turn)
+        if not options.yes:
+            show({"preview": preview}, format_preview(preview))
+            if options.json or not preview.can_restore or not _confirm_undo():
+                return 0
+        result = await client.sessions.undo(options.session, preview.turn)
+        show({"result": result}, format_result(result))
+        return 1 if result.refused else 0
+
+
+def _confirm_undo() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("add --yes to restore this")
+    return input("Restore what was there before this turn? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def delete(options: argparse.Namespace) -> int:

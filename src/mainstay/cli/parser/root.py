@@ -197,6 +197,11 @@ def _add_sessions(commands: CommandGroup) -> None:
     archive.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
     activate = commands.add_command("activate", "Reactivate archived sessions.", "session_lifecycle:activate")
     activate.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
+    about = "Show what the last turn changed in files, and restore what was there before."
+    undo = _add_session_name(commands.add_command("undo", about, "session_lifecycle:undo"))
+    undo.add_argument("--turn", type=int, metavar="N", help="this turn (default: the last that is not undone)")
+    undo.add_argument("--list", action="store_true", help="list the turns that can be undone")
+    undo.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     delete = commands.add_command("delete", "Delete sessions and their messages.", "session_lifecycle:delete")
     delete.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
     delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")

@@ -76,7 +76,7 @@ def plan_mounts(
         add_mount(path, "read")
     if not command.protect_deletions and not on_overlay:
         # A mount point cannot be renamed. Otherwise a command could rename a folder above a hidden file, and read that
-        # file under its new path the next time.
+        # file under its new path the next time. An overlay cannot rename folders that were there before.
         for path in [*fixed, *pinned, *(path for path in kinds if path == sys.prefix)]:
             for above in folders_between(path, roots):
                 add_mount(above, "pin")
@@ -142,17 +142,20 @@ class BubblewrapSetup:
             watched = [root for root in self._roots if root != folders.scratch or root == folders.cwd]
             self._watch = ObeyedFileWatch(watched, folders.obeyed_paths, command.may_change)
         if overlay_folder is not None:
+            protects_obeyed = command.protect_deletions or command.protect_obeyed
             guard = ObeyedFileGuard(
                 self._roots,
                 folders.protected,
                 obeyed=folders.obeyed_paths,
-                may_change=command.may_change,
+                may_change=command.may_change if protects_obeyed else lambda path, topic: True,
                 accepts_harmless=not command.protect_deletions,
                 home=folders.scratch,
             )
             removable = command.is_own_file if command.protect_deletions else None
             try:
-                self.overlay = CommandOverlay(self._roots, overlay_folder, guard, removable, command.on_written)
+                self.overlay = CommandOverlay(
+                    self._roots, overlay_folder, guard, removable, command.on_written, command.change_recorder
+                )
             except OSError as error:
                 raise SandboxUnusable(f"deletions cannot be held back: {error.strerror or error}") from error
 

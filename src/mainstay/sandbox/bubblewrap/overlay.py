@@ -1,9 +1,9 @@
-"""Commands on an overlay file system: what they wrote is merged back afterwards, and some changes are held back.
+"""Commands on an overlay file system: what they wrote and removed is merged into the real folders afterwards.
 
-A guarded command writes to an upper layer. Afterwards its writes are moved into the real folders, except for files that
-other programs obey (`obeyed_file_guard.py`). With deletion protection, what it removed stays, and is reported. The
-merge uses open folder descriptors and follows no links, so neither the command's leftovers nor concurrent changes can
-redirect it (F32).
+Changes of files that other programs obey are held back and reported (`obeyed_file_guard.py`). Before something is
+replaced or removed, a recorder keeps it. With deletion protection, what was there before is not removed at all: the
+removal is held back too. The merge uses open folder descriptors and follows no links, so neither the command's
+leftovers nor concurrent changes can redirect it (F32).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
+from mainstay.core.file_changes import ChangeRecorder, EntryLocation, EntryState, NewEntry
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
@@ -72,10 +73,13 @@ class CommandOverlay:
         guard: ObeyedFileGuard,
         is_own_file: IsOwnFile | None = _owns_nothing,
         announce: AnnounceWrites = _announce_nothing,
+        recorder: ChangeRecorder | None = None,
     ) -> None:
+        """Removals are held back unless `is_own_file`; None: only what the guard says is held back."""
         self._is_own_file = is_own_file
         self._announce = announce
         self._guard = guard
+        self._recorder = recorder
         self._folder, self._lock = _create_locked_folder(parent)
         self._roots = list(roots)
         for number in range(len(self._roots)):
@@ -100,7 +104,7 @@ class CommandOverlay:
 
     def merge(self) -> MergeResult:
         """Move the writes into the real folders, then delete the layers. Raises SandboxUnusable."""
-        merger = OverlayMerger(self._guard, self._is_own_file, self._announce)
+        merger = OverlayMerger(self._guard, self._is_own_file, self._announce, self._recorder)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._folder}/{number}", OPEN_FOLDER_FLAGS), os.open(root, OPEN_FOLDER_FLAGS)
@@ -118,7 +122,11 @@ class CommandOverlay:
             remove_tree(self._folder)
             os.close(self._lock)
         return MergeResult(
-            merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple(), self._guard.held_changes
+            merger.changed.to_tuple(),
+            merger.created.to_tuple(),
+            merger.held.to_tuple(),
+            self._guard.held_changes,
+            merger.removed.to_tuple(),
         )
 
 
@@ -139,12 +147,18 @@ class OverlayMerger:
     """
 
     def __init__(
-        self, guard: ObeyedFileGuard, is_own_file: IsOwnFile | None, announce: AnnounceWrites = _announce_nothing
+        self,
+        guard: ObeyedFileGuard,
+        is_own_file: IsOwnFile | None,
+        announce: AnnounceWrites = _announce_nothing,
+        recorder: ChangeRecorder | None = None,
     ) -> None:
         self._guard = guard
         self._is_own_file = is_own_file
         self._announce = announce
-        self.changed, self.created, self.held = BoundedPathList(), BoundedPathList(), BoundedPathList()
+        self._recorder = recorder
+        self.changed, self.created = BoundedPathList(), BoundedPathList()
+        self.held, self.removed = BoundedPathList(), BoundedPathList()
 
     def merge_folder(self, upper: int, lower: int, path: str, depth: int = 0, role: FolderRole = "") -> None:
         """Merge one folder; `role` is that of the folder above."""
@@ -167,7 +181,8 @@ class OverlayMerger:
                     self._apply_removal(name, lower, f"{path}/{name}", is_inner=False)
 
     def _merge_entry(self, entry: LayerEntry, depth: int) -> None:
-        old = _stat_entry(entry.name, entry.lower)
+        name, lower = entry.name, entry.lower
+        old = _stat_entry(name, lower)
         verdict = self._guard.judge(entry)
         if verdict == "skip":
             return
@@ -177,26 +192,37 @@ class OverlayMerger:
                 self.held.add(entry.path)
         elif entry.is_removal:  # a character device: how an overlay represents a removal
             if old is not None:
-                self._apply_removal(entry.name, entry.lower, entry.path, is_inner=False)
+                self._apply_removal(name, lower, entry.path, is_inner=False)
         elif entry.is_folder:
             self._merge_subfolder(entry, depth)
-        elif not stat.S_ISREG(entry.status.st_mode) and not entry.is_link:
+        elif not stat.S_ISREG(entry.status.st_mode) and not entry.is_link and not self._keeps_pipe(entry):
             return  # sockets and pipes of exited processes
         elif old is not None and stat.S_ISDIR(old.st_mode) and not self._make_way(entry):
             self.held.add(entry.path)  # it would replace a whole folder
         else:
-            self._move_entry(entry.name, entry.status, (entry.upper, entry.lower))
+            old = _stat_entry(name, lower)
+            self._record(
+                entry.path,
+                EntryLocation(lower, name, old) if old is not None else None,
+                EntryLocation(entry.upper, name, entry.status),
+            )
+            self._move_entry(name, entry.status, (entry.upper, lower))
             self.changed.add(entry.path)
             if old is None:
                 self.created.add(entry.path)
 
+    def _keeps_pipe(self, entry: LayerEntry) -> bool:
+        return self._is_own_file is None and stat.S_ISFIFO(entry.status.st_mode)
+
     def _make_way(self, entry: LayerEntry) -> bool:
         """Remove the real entry, of another kind, that a new one replaces; return False if removals are held back."""
-        if self._is_own_file is not None:
-            return False
-        before = self.held.count
-        self._apply_removal(entry.name, entry.lower, entry.path, is_inner=True)
-        return self.held.count == before
+        if self._is_own_file is None:
+            self._apply_removal(entry.name, entry.lower, entry.path, is_inner=True)
+        return _stat_entry(entry.name, entry.lower) is None
+
+    def _record(self, path: str, old: EntryLocation | None, new: NewEntry) -> None:
+        if self._recorder is not None:
+            self._recorder.record(path, old, new)
 
     def _apply_removal(self, name: str, folder: int, path: str, *, is_inner: bool) -> None:
         """Remove what may be removed (a folder if all its content goes too); hold the rest back. An obeyed file may go
@@ -209,19 +235,24 @@ class OverlayMerger:
             return
         if not stat.S_ISDIR(status.st_mode):
             if self._may_remove(path):
+                self._record(path, EntryLocation(folder, name, status), None)
                 os.unlink(name, dir_fd=folder)
+                self.removed.add(path)
             else:
                 self.held.add(path)
             return
-        inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)
+        inside = _open_folder(name, folder, status)
         try:
             before = self.held.count
             for child in sorted(os.listdir(inside)):
                 self._apply_removal(child, inside, f"{path}/{child}", is_inner=True)
             emptied = self.held.count == before
+            if not emptied and status.st_mode & 0o700 != 0o700:
+                os.fchmod(inside, stat.S_IMODE(status.st_mode))
         finally:
             os.close(inside)
         if emptied:
+            self._record(path, EntryLocation(folder, name, status), None)
             try:
                 os.rmdir(name, dir_fd=folder)
             except OSError:  # it is no longer empty
@@ -240,24 +271,33 @@ class OverlayMerger:
                 self.held.add(entry.path)
                 return
             old = None
+        mode = stat.S_IMODE(entry.status.st_mode) & 0o777
         if old is None:
+            self._record(entry.path, None, EntryState("folder", mode))
             os.mkdir(name, 0o700, dir_fd=lower)
+        elif self._is_own_file is not None:
+            mode = stat.S_IMODE(old.st_mode)
+        elif mode != stat.S_IMODE(old.st_mode):
+            self._record(entry.path, EntryLocation(lower, name, old), EntryState("folder", mode))
         if entry.status.st_mode & 0o700 != 0o700:
             os.chmod(name, 0o700, dir_fd=upper)  # to read it; it is a folder, not a link
         inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=upper)
         held_before = self.held.count
         try:
-            below = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=lower)
+            below = (
+                _open_folder(name, lower, old) if old is not None else os.open(name, OPEN_FOLDER_FLAGS, dir_fd=lower)
+            )
             try:
                 self.merge_folder(inside, below, entry.path, depth + 1, entry.role)
-                if old is None:
-                    os.fchmod(below, stat.S_IMODE(entry.status.st_mode) & 0o777)
-                    is_empty = self.held.count > held_before and not os.listdir(below)
+                is_empty = old is None and self.held.count > held_before and not os.listdir(below)
+                if stat.S_IMODE(os.fstat(below).st_mode) != mode:
+                    os.fchmod(below, mode)
             finally:
                 os.close(below)
         finally:
             os.close(inside)
-        if old is None and is_empty:  # all of its content is held back
+        if is_empty:  # all of its content is held back
+            self._record(entry.path, EntryLocation(lower, name, os.stat(name, dir_fd=lower)), None)
             os.rmdir(name, dir_fd=lower)
 
     def _move_entry(self, name: str, status: os.stat_result, folders: tuple[int, int]) -> None:
@@ -293,6 +333,18 @@ def _copy_entry(name: str, status: os.stat_result, folders: tuple[int, int]) -> 
         if _stat_entry(temporary, lower) is not None:
             os.unlink(temporary, dir_fd=lower)
         raise
+
+
+def _open_folder(name: str, parent: int, status: os.stat_result) -> int:
+    """Open a folder of the workspace, and make it accessible if its permissions do not allow to change it."""
+    if status.st_mode & 0o700 == 0o700:
+        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
+    entry = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{entry}", stat.S_IMODE(status.st_mode) | 0o700)
+    finally:
+        os.close(entry)
+    return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
 
 
 def _stat_entry(name: str, folder: int) -> os.stat_result | None:

@@ -78,7 +78,7 @@ class BubblewrapSandbox(BaseSandbox):
         return BubblewrapSetup(command, self._choose_overlay_folder(command))
 
     def _choose_overlay_folder(self, command: SandboxCommand) -> str | None:
-        if command.protect_deletions or (command.protect_obeyed and self.can_protect_deletions):
+        if command.needs_overlay or (command.protect_obeyed and self.can_protect_deletions):
             return self._find_overlay_folder(command.folders)
         return None
 

@@ -8,7 +8,7 @@ from mainstay.core.sandbox_manifest import SandboxComponent
 COMPONENT = SandboxComponent(
     kind="sandbox",
     name="host",
-    summary="No isolation: commands run with your permissions, within limits, and each needs approval.",
+    summary="No isolation: commands run with your permissions, within limits; all but reading needs approval.",
     settings=SandboxOptions,
     factory="mainstay.sandbox.host.sandbox:build_sandbox",
     check="mainstay.sandbox.host.health:check_host",

@@ -15,7 +15,7 @@ import msgspec
 
 from mainstay.trust.command_patterns import is_system_program
 from mainstay.trust.shell.command_wrappers import TRANSPARENT_WRAPPERS, ChildCommands, find_child_commands
-from mainstay.trust.shell.effects import CommandEffects, add_redirect_effects, analyse_effects
+from mainstay.trust.shell.effects import UNKNOWN_TARGET, CommandEffects, add_redirect_effects, analyse_effects
 from mainstay.trust.shell.inline_code import affects_execution, explain_opaque
 from mainstay.trust.shell.parser import ShellParser
 from mainstay.trust.shell.programs import LOCAL_PROGRAMS, NETWORK_PROGRAMS
@@ -40,6 +40,7 @@ class AnalysedCommand(msgspec.Struct, frozen=True):
     argv: tuple[str | None, ...]  # None: a word that is not known before the command runs
     text: str
     is_wrapper: bool = False  # it only starts the command after it in the list
+    unexpanded: tuple[str | None, ...] = ()  # the words with globs and `~` not expanded; None: more is unknown
 
     @property
     def program(self) -> str:
@@ -57,6 +58,8 @@ class ScriptAnalysis(msgspec.Struct, frozen=True):
     destinations: tuple[str, ...] = ()  # hosts, URLs, mail addresses
     redirect_targets: tuple[str, ...] = ()  # files that redirections write
     unknown_programs: tuple[str, ...] = ()  # programs that are not in the lists of known ones
+    input_paths: tuple[str, ...] = ()  # files that redirections read
+    folders: tuple[str | None, ...] = ()  # what it changes its working folder to, in order; None: not known
 
 
 @lru_cache(maxsize=256)
@@ -91,6 +94,7 @@ class _ScriptAnalyser:
         self.effects = CommandEffects()
         self.redirect_targets: list[str] = []
         self.unknown_programs: list[str] = []
+        self.input_paths: list[str] = []
         self.work = 0
         self.work_max = WORK_CHARS_MIN + 3 * script_chars
         # every cd: its target (None: unknown) and the operator after it
@@ -134,6 +138,7 @@ class _ScriptAnalyser:
                 tuple(word.value for word in command.words),
                 " ".join(word.raw for word in command.words),
                 runs is not None and name in TRANSPARENT_WRAPPERS and bool(runs.commands or runs.scripts),
+                tuple(word.value if word.value is not None else word.unexpanded for word in command.words),
             )
         )
         if command.words[0].value is None:
@@ -153,6 +158,9 @@ class _ScriptAnalyser:
             path for target in effects.written_paths for path in self._resolve_target(target)
         ]
         self.effects.destinations += effects.destinations
+        self.input_paths += [
+            redirect.word.value or UNKNOWN_TARGET for redirect in command.redirects if redirect.operator in ("<", "<>")
+        ]
 
     def _record_effects(self, name: str, command: ShellCommand, next_operator: str) -> None:
         effects = analyse_effects(name, command.words[1:])
@@ -214,4 +222,6 @@ class _ScriptAnalyser:
             destinations=tuple(dict.fromkeys(self.effects.destinations)),
             redirect_targets=tuple(dict.fromkeys(self.redirect_targets)),
             unknown_programs=tuple(dict.fromkeys(self.unknown_programs)),
+            input_paths=tuple(dict.fromkeys(self.input_paths)),
+            folders=tuple(target for target, _ in self.cd_targets),
         )

@@ -22,7 +22,7 @@ from mainstay.trust.shell.programs import (
 from mainstay.trust.shell.syntax import Redirection, ShellWord
 
 _REMOTE_TARGET = re.compile(r"(?:[^/:@\s]+@)?\[?[^/:\s]+\]?:(?!\\)|[a-z]+://", re.I)
-_UNKNOWN_TARGET = "?"
+UNKNOWN_TARGET = "?"
 
 
 class CommandEffects(msgspec.Struct):
@@ -37,7 +37,7 @@ class CommandEffects(msgspec.Struct):
 def word_text(word: ShellWord | str) -> str:
     if isinstance(word, str):
         return word
-    return word.unexpanded if word.unexpanded else _UNKNOWN_TARGET
+    return word.unexpanded if word.unexpanded else UNKNOWN_TARGET
 
 
 def analyse_effects(name: str, args: Sequence[ShellWord]) -> CommandEffects:
@@ -53,17 +53,17 @@ def analyse_effects(name: str, args: Sequence[ShellWord]) -> CommandEffects:
         _package_manager(name, args, effects)
     elif name in HOST_PROGRAMS:
         effects.destinations += [word_text(word) for word in parse_options(args, HOST_PROGRAMS[name]).operands] or [
-            _UNKNOWN_TARGET
+            UNKNOWN_TARGET
         ]
     elif handler := _HANDLERS.get(name):
         handler(args, effects)
     elif name.startswith(("mkfs", "fdisk", "parted")):
-        effects.removals += [word_text(word) for word in parse_options(args, "tLUbi").operands] or [_UNKNOWN_TARGET]
+        effects.removals += [word_text(word) for word in parse_options(args, "tLUbi").operands] or [UNKNOWN_TARGET]
     if name in CLOUD_CLIENTS:
         if not effects.destinations:
-            effects.destinations.append(_UNKNOWN_TARGET)
+            effects.destinations.append(UNKNOWN_TARGET)
         if any(word.value in ("rm", "rmi", "delete", "destroy", "remove", "prune", "rb", "purge") for word in args):
-            effects.removals.append(_UNKNOWN_TARGET)
+            effects.removals.append(UNKNOWN_TARGET)
     return effects
 
 
@@ -77,7 +77,7 @@ def add_redirect_effects(redirects: Sequence[Redirection], effects: CommandEffec
         if match := re.match(r"/dev/(?:tcp|udp)/([^/]*)/?(.*)", target):
             effects.destinations.append(f"{match[1]}:{match[2]}" if match[2] else match[1])
         elif redirect.word.unexpanded is None and _may_be_network_device(redirect.word.prefix):
-            effects.destinations.append(_UNKNOWN_TARGET)
+            effects.destinations.append(UNKNOWN_TARGET)
             files += [] if redirect.operator in ("<", "<&") else [target]
         elif redirect.operator in ("<", "<&") or (redirect.operator == ">&" and re.fullmatch(r"\d+|-|\d+-", target)):
             pass
@@ -100,13 +100,13 @@ def _package_manager(name: str, args: Sequence[ShellWord], effects: CommandEffec
     verb = words[0].value if words else ("install" if name == "yarn" else None)
     if name == "pacman" and any((word.value or "").startswith("-S") for word in args):
         verb, words = "install", [*words[:0], *words]
-        effects.destinations += [word_text(word) for word in words] or [_UNKNOWN_TARGET]
+        effects.destinations += [word_text(word) for word in words] or [UNKNOWN_TARGET]
     elif verb in PACKAGE_MANAGERS[name].split():
-        effects.destinations += [word_text(word) for word in words[1:]] or [_UNKNOWN_TARGET]
+        effects.destinations += [word_text(word) for word in words[1:]] or [UNKNOWN_TARGET]
     elif verb in ("uninstall", "remove", "purge", "autoremove", "rm", "un", "clean"):
-        effects.removals += [word_text(word) for word in words[1:]] or [_UNKNOWN_TARGET]
+        effects.removals += [word_text(word) for word in words[1:]] or [UNKNOWN_TARGET]
     elif verb is None and words:
-        effects.destinations.append(_UNKNOWN_TARGET)
+        effects.destinations.append(UNKNOWN_TARGET)
 
 
 def _curl(args: Sequence[ShellWord], effects: CommandEffects) -> None:
@@ -125,33 +125,33 @@ def _curl(args: Sequence[ShellWord], effects: CommandEffects) -> None:
         "unix-socket",
     )
     if options.has(*rerouting, "socks4", "socks4a", "socks5", "socks5-hostname", "mail-rcpt", "abstract-unix-socket"):
-        effects.destinations.append(_UNKNOWN_TARGET)
+        effects.destinations.append(UNKNOWN_TARGET)
     effects.destinations += [word_text(word) for word in [*options.operands, *options.values("url")]] or [
-        _UNKNOWN_TARGET
+        UNKNOWN_TARGET
     ]
     effects.written_paths += [
         word_text(word) for word in options.values("o", "output", "D", "dump-header", "c", "cookie-jar", "trace")
     ]
     if options.has("O", "remote-name", "remote-name-all", "J"):
-        effects.written_paths.append(_UNKNOWN_TARGET)
+        effects.written_paths.append(UNKNOWN_TARGET)
 
 
 def _wget(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     options = parse_options(args, "eoaiBtOTwQPUDARIXl", WGET_LONG_VALUED)
     if options.has("i", "input-file", "e", "execute", "config"):
-        effects.destinations.append(_UNKNOWN_TARGET)
-    effects.destinations += [word_text(word) for word in options.operands] or [_UNKNOWN_TARGET]
+        effects.destinations.append(UNKNOWN_TARGET)
+    effects.destinations += [word_text(word) for word in options.operands] or [UNKNOWN_TARGET]
     targets = [word_text(word) for word in options.values("O", "output-document")]
-    effects.written_paths += [target for target in targets or [_UNKNOWN_TARGET] if target != "-"]
+    effects.written_paths += [target for target in targets or [UNKNOWN_TARGET] if target != "-"]
 
 
 def _ssh(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     options = parse_options(args, SSH_SHORT_VALUED, stop_at_operand=True)
-    effects.destinations += [word_text(word) for word in options.operands[:1]] or [_UNKNOWN_TARGET]
+    effects.destinations += [word_text(word) for word in options.operands[:1]] or [UNKNOWN_TARGET]
     effects.destinations += [word_text(word) for word in options.values("J", "W", "L", "R", "D")]
     if options.has("o", "F"):
         # HostName, ProxyJump: it may connect to another host than it names
-        effects.destinations.append(_UNKNOWN_TARGET)
+        effects.destinations.append(UNKNOWN_TARGET)
 
 
 def _copy_remote(args: Sequence[ShellWord], effects: CommandEffects) -> None:
@@ -162,9 +162,9 @@ def _copy_remote(args: Sequence[ShellWord], effects: CommandEffects) -> None:
         if word.unexpanded is None or _REMOTE_TARGET.match(word.unexpanded):
             effects.destinations.append(word_text(word))
     if any(name == "del" or name.startswith("delete") for name, _ in options.pairs):
-        effects.removals += [word_text(word) for word in options.operands[-1:]] or [_UNKNOWN_TARGET]
+        effects.removals += [word_text(word) for word in options.operands[-1:]] or [UNKNOWN_TARGET]
     if options.has("remove-source-files", "remove-sent-files"):
-        effects.removals += [word_text(word) for word in options.operands[:-1]] or [_UNKNOWN_TARGET]
+        effects.removals += [word_text(word) for word in options.operands[:-1]] or [UNKNOWN_TARGET]
     effects.written_paths += [
         word_text(word) for word in options.operands[-1:] if not _REMOTE_TARGET.match(word.unexpanded or "")
     ]
@@ -172,14 +172,14 @@ def _copy_remote(args: Sequence[ShellWord], effects: CommandEffects) -> None:
 
 def _sftp(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     effects.destinations += [word_text(word) for word in parse_options(args, "BbcDFiJloPRSsX").operands[:1]] or [
-        _UNKNOWN_TARGET
+        UNKNOWN_TARGET
     ]
 
 
 def _mail(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     options = parse_options(args, "abcsrAFhiHqSTu", ("to", "cc", "bcc"))
     recipients = [*options.operands, *options.values("b", "c", "to", "cc", "bcc")]
-    effects.destinations += [word_text(word) for word in recipients] or [_UNKNOWN_TARGET]
+    effects.destinations += [word_text(word) for word in recipients] or [UNKNOWN_TARGET]
 
 
 def _move(args: Sequence[ShellWord], effects: CommandEffects) -> None:
@@ -228,19 +228,19 @@ def _dd(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     for word in args:
         text = word.unexpanded if word.unexpanded is not None else word.prefix
         if text.startswith("of=") or not text:
-            effects.removals.append(text[3:] if word.unexpanded else _UNKNOWN_TARGET)
+            effects.removals.append(text[3:] if word.unexpanded else UNKNOWN_TARGET)
 
 
 def _sed(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     options = parse_options(args, "efl", ("expression", "file", "line-length"), attached="i")
     if options.has("i", "in-place"):
         files = options.operands if options.has("e", "expression", "f", "file") else options.operands[1:]
-        effects.written_paths += [word_text(word) for word in files] or [_UNKNOWN_TARGET]
+        effects.written_paths += [word_text(word) for word in files] or [UNKNOWN_TARGET]
 
 
 def _awk(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     if any(re.search(r"print[^;}]*>|-i\b|inplace", word.value or "") for word in args):
-        effects.written_paths.append(_UNKNOWN_TARGET)
+        effects.written_paths.append(UNKNOWN_TARGET)
 
 
 def _tar(args: Sequence[ShellWord], effects: CommandEffects) -> None:
@@ -256,7 +256,7 @@ def _tar(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     else:
         effects.written_paths += [] if options.has("t", "list") or "t" in flags else files
     if options.has("remove-files", "unlink-first", "recursive-unlink"):
-        effects.removals.append(_UNKNOWN_TARGET)
+        effects.removals.append(UNKNOWN_TARGET)
 
 
 def _unzip(args: Sequence[ShellWord], effects: CommandEffects) -> None:
@@ -275,7 +275,7 @@ def _zip(args: Sequence[ShellWord], effects: CommandEffects) -> None:
     options = parse_options(args, "bntxi")
     effects.written_paths += [word_text(word) for word in options.operands[:1]]
     if options.has("m", "move", "d", "delete"):
-        effects.removals += [word_text(word) for word in options.operands[1:]] or [_UNKNOWN_TARGET]
+        effects.removals += [word_text(word) for word in options.operands[1:]] or [UNKNOWN_TARGET]
 
 
 def _sort(args: Sequence[ShellWord], effects: CommandEffects) -> None:
@@ -290,11 +290,11 @@ def _openssl(args: Sequence[ShellWord], effects: CommandEffects) -> None:
         if value in ("-connect", "-host", "-url", "-proxy"):
             effects.destinations.append(word_text(args[index + 1]))
     if values and values[0] in ("s_client", "ocsp", "s_time") and not effects.destinations:
-        effects.destinations.append(_UNKNOWN_TARGET)
+        effects.destinations.append(UNKNOWN_TARGET)
 
 
 def _unknown_destination(args: Sequence[ShellWord], effects: CommandEffects) -> None:
-    effects.destinations.append(_UNKNOWN_TARGET)
+    effects.destinations.append(UNKNOWN_TARGET)
 
 
 _EffectsHandler = Callable[[Sequence[ShellWord], CommandEffects], None]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainstay.cli.chat.pasted_texts import KEPT_MAX, PASTE_ORIGIN, PastedTexts
 from mainstay.core.messages import Text
+from mainstay.trust.pasted_texts import KEPT_MAX, PASTE_ORIGIN, PastedTexts
 
 
 def test_one_line_is_typed_text_and_several_are_a_block() -> None:
