@@ -15,6 +15,7 @@ from mainstay.operations.caller import Caller, NotAllowed
 from mainstay.operations.operation import NETWORK, Line, Name, Operation
 from mainstay.operations.operation_entry import OperationEntry, Route
 from mainstay.operations.runtime_protocols import ApprovalRole, Runtime
+from mainstay.operations.secret_visibility import SecretVisibility
 from mainstay.operations.turns import ReplyView, reply_view
 from mainstay.trust.tool_invocation import can_run_commands
 
@@ -87,9 +88,9 @@ class RevokeRule(Operation[None], frozen=True, kw_only=True):
 
 
 async def list_approvals(caller: Caller, request: ListApprovals) -> list[PendingApproval]:
-    pending = (await caller.runtime()).services.approvals
+    pending, visibility = (await caller.runtime()).services.approvals, SecretVisibility(caller)
     return [
-        msgspec.structs.replace(approval, session=name)
+        PendingApproval(name, await visibility.redact_others(approval.asked, approval.session))
         for approval in pending
         if (name := caller.session_name(approval.session)) is not None
     ]

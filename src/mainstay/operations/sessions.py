@@ -35,6 +35,7 @@ from mainstay.operations.operation import (
 )
 from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
 from mainstay.operations.runtime_protocols import Runtime, SkillInfo
+from mainstay.operations.secret_visibility import SecretVisibility
 
 log = logging.getLogger("mainstay")
 
@@ -403,7 +404,8 @@ async def set_model(caller: Caller, request: SetModel) -> None:
 
 async def show_context(caller: Caller, request: ShowContext) -> ContextView:
     key, _ = await caller.find_session(request.session)
-    return (await (await caller.runtime()).lanes.get(key).load_context_compiler()).describe_context()
+    view = (await (await caller.runtime()).lanes.get(key).load_context_compiler()).describe_context()
+    return await SecretVisibility(caller).redact_others(view, key)
 
 
 async def replay_session(caller: Caller, request: ReplaySession) -> ReplayResult:
