@@ -251,7 +251,8 @@ async def prompt(caller: Caller, request: Prompt) -> Reply | Accepted:
     pending = await _accept(runtime, key, parts, request, sender)
     if not request.wait:
         return await _build_accepted(runtime, key, request.session, pending)
-    return await asyncio.shield(pending.reply)  # others may wait for the same reply, and the turn goes on anyway
+    # shielded: others may wait for the same reply, and the turn goes on anyway
+    return await SecretVisibility(caller).redact_others(await asyncio.shield(pending.reply), key)
 
 
 async def _accept(runtime: Runtime, key: str, parts: tuple[AnyPart, ...], request: Prompt, sender: str) -> PendingReply:
@@ -306,7 +307,8 @@ async def submit_tool_result(caller: Caller, request: SubmitToolResult) -> Reply
         return await _build_accepted(
             await caller.runtime(), caller.session_key(request.session), request.session, pending
         )
-    return await asyncio.shield(pending.reply)
+    key = caller.session_key(request.session)
+    return await SecretVisibility(caller).redact_others(await asyncio.shield(pending.reply), key)
 
 
 async def stream_tool_result(caller: Caller, request: SubmitToolResult, *, include_drafts: bool = True) -> EventStream:

@@ -1,9 +1,10 @@
 """Redaction of an answer that may show secrets to the person who asked for them.
 
 The person's own data may contain a secret that they want to see: a link to reset a password. Secrets of the
-configuration are redacted as always. Chat platforms and terminals fetch previews of addresses: a model that follows an
-attacker's text could write a secret into an address of the attacker. So an address with a secret is shown only if it
-occurs in the session's data exactly so; an attacker, who does not know the secret, cannot have put it there.
+configuration are redacted as always, and so are those that do not occur in the session's data. Chat platforms and
+terminals fetch previews of addresses: a model that follows an attacker's text could write a secret into an address of
+the attacker. So an address with a secret is shown only if it occurs in the data exactly so; an attacker, who does not
+know the secret, cannot have put it there.
 """
 
 from __future__ import annotations
@@ -54,15 +55,17 @@ class OwnerAnswerStream(RedactionStream):
 
     def _check_word(self, match: re.Match[str]) -> str:
         word = match[0]
-        if _ADDRESS_MARK.search(word) is None:
-            return word
         clean, kinds = self._full.redact(word)
-        if not kinds or self._may_be_shown(word):
+        if not kinds or self._may_be_shown(word, clean):
             return word
         self._kinds |= dict.fromkeys(kinds)
         return clean
 
-    def _may_be_shown(self, word: str) -> bool:
+    def _may_be_shown(self, word: str, clean: str) -> bool:
+        if _ADDRESS_MARK.search(word) is None and clean.count("[redacted: ") == 1:
+            before, _, rest = clean.partition("[redacted: ")
+            after = rest.partition("]")[2]
+            return self._is_in_data(word[len(before) : len(word) - len(after)])
         link = _MARKDOWN_LINK.fullmatch(word)
         if link is not None:
             label, target = link[1], link[2]
