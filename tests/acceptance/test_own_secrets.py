@@ -91,7 +91,7 @@ def text_of(events: list[Any]) -> str:
 # --- shown to the person who asked ---------------------------------------------------------------
 
 
-async def test_the_owner_who_asks_is_shown_the_link_streamed_and_whole() -> None:
+async def test_u23_the_owner_who_asks_is_shown_the_link_streamed_and_whole() -> None:
     async with agent_of() as agent:
         heard = [event async for event in agent.stream("s", ASKED)]
         assert text_of(heard) == ANSWER
@@ -200,7 +200,7 @@ async def test_redaction_that_is_off_stays_off() -> None:
 # --- chat platforms ------------------------------------------------------------------------------
 
 
-async def test_a_direct_message_shows_it_and_a_room_does_not(tmp_path: Path) -> None:
+async def test_u23_a_direct_message_shows_it_and_a_room_does_not(tmp_path: Path) -> None:
     rig = LoopbackRig()
     world = World(tmp_path, rig, script=reads_mail)
     world.tools = [mail]
@@ -242,7 +242,7 @@ async def sending(text: str, *more: Any, **sections: Any) -> AsyncIterator[tuple
         yield agent, outbox
 
 
-async def test_a_call_that_leaves_carries_no_secret_even_to_a_named_destination() -> None:
+async def test_f40_a_call_that_leaves_carries_no_secret_even_to_a_named_destination() -> None:
     async with sending(f"Look: {LINK}") as (agent, outbox):
         await agent.run("s", "Send the password link of my mail to bob@example.com.")
         assert outbox.sent == ["Look: https://shop.example.com/reset?token=[redacted: password or key]"]
@@ -271,7 +271,8 @@ async def test_what_the_person_typed_in_this_turn_is_sent() -> None:
 
 async def test_a_part_of_a_secret_that_was_typed_does_not_free_the_rest() -> None:
     async with sending(f"Look: {LINK}") as (agent, outbox):
-        await agent.run("s", "Send https://shop.example.com/reset?token= and what follows to bob@example.com.")
+        typed = "https://shop.example.com/reset?token= and what follows, and password=Kx71mQp2Lw99,"
+        await agent.run("s", f"Send {typed} to bob@example.com.")
         assert SECRET not in outbox.sent[0]
 
 
@@ -314,7 +315,7 @@ async def until_ended(stream: Any) -> list[Any]:
     return heard
 
 
-async def test_an_event_stream_of_another_has_no_secret_and_the_own_one_has_it() -> None:
+async def test_u23_an_event_stream_of_another_has_no_secret_and_the_own_one_has_it() -> None:
     pieces = Pieces([*map(TextPiece, ANSWER), StreamFinished(FinishReason.END)])
     async with agent_of([[Call("mail", {})], pieces]) as agent:
         ann, bob = caller_of(agent, "ann"), caller_of(agent, "bob")
@@ -339,7 +340,7 @@ async def test_a_prompt_of_another_into_a_session_shows_nothing_of_it() -> None:
         assert SECRET not in repr(await execute(bob, Prompt(session="s", text=ASKED)))
 
 
-async def test_context_approvals_trace_and_export_of_another_have_no_secret(tmp_path: Path) -> None:
+async def test_f40_context_approvals_trace_and_export_of_another_have_no_secret(tmp_path: Path) -> None:
     sections = {"telemetry": TelemetrySettings(content=True), "policy": PolicySettings(ask=("note",))}
     script = [[Call("mail", {})], ANSWER, [Call("note", {"text": LINK})]]
     async with agent_of(script, note, home=tmp_path, **sections) as agent:
@@ -359,7 +360,7 @@ async def test_context_approvals_trace_and_export_of_another_have_no_secret(tmp_
     assert SECRET not in repr(exported)
 
 
-async def test_logs_the_audit_log_and_error_reports_have_no_secret(
+async def test_f40_logs_the_audit_log_and_error_reports_have_no_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from mainstay.trust.guards.log_filters import RedactingLogFilter

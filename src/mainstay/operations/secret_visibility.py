@@ -14,6 +14,8 @@ import msgspec
 
 from mainstay.core.chat_addresses import is_room_key
 from mainstay.core.events import Event, TextDelta, ThinkingDelta, ToolCallDelta
+from mainstay.core.outcome import Reply
+from mainstay.core.session import Session
 from mainstay.operations.caller import Caller
 from mainstay.trust.guards.guardrails import Guardrails
 from mainstay.trust.guards.redaction import RedactionStream
@@ -55,6 +57,13 @@ class SecretVisibility:
             return False
         info = await (await self._caller.runtime()).services.store.get_session(session)
         return info is not None and info.person == self._caller.person
+
+
+async def redact_reply(caller: Caller, session: Session, reply: Reply) -> Reply:
+    """Return a reply as the caller may read it, without a look into the store for the caller's own session."""
+    if session.started_by == caller.principal.person and (":" not in session.key or not is_room_key(session.key)):
+        return reply
+    return await SecretVisibility(caller).redact_others(reply, session.key)
 
 
 def redact_struct(value: T, guards: Guardrails) -> T:

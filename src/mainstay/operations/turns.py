@@ -41,7 +41,7 @@ from mainstay.operations.input_submission import (
 from mainstay.operations.operation import EVERYWHERE, Count, Name, Operation, PageSize, SessionName
 from mainstay.operations.operation_entry import OperationEntry, Route
 from mainstay.operations.runtime_protocols import Runtime
-from mainstay.operations.secret_visibility import SecretVisibility, redact_event_stream
+from mainstay.operations.secret_visibility import SecretVisibility, redact_event_stream, redact_reply
 
 IMPORT_BATCH = 5_000
 IMPORT_MAX = 100_000
@@ -236,7 +236,8 @@ async def submit_prompt(caller: Caller, request: Prompt) -> tuple[str, PendingRe
         await offer_client_tools(runtime, key, request.tools)
     subscription = Subscription(runtime.services.hub, key)
     try:
-        return key, await _accept(runtime, key, parts, request, sender), subscription
+        accept = accept_shared_prompt if request.shared else accept_prompt
+        return key, await accept(runtime, key, parts, id=request.id, sender=sender), subscription
     except BaseException:
         subscription.close()
         raise
@@ -248,16 +249,14 @@ async def prompt(caller: Caller, request: Prompt) -> Reply | Accepted:
     key = caller.session_key(request.session, sender)
     if request.tools is not None:
         await offer_client_tools(runtime, key, request.tools)
-    pending = await _accept(runtime, key, parts, request, sender)
+    accept = accept_shared_prompt if request.shared else accept_prompt
+    pending = await accept(runtime, key, parts, id=request.id, sender=sender)
     if not request.wait:
         return await _build_accepted(runtime, key, request.session, pending)
-    # shielded: others may wait for the same reply, and the turn goes on anyway
-    return await SecretVisibility(caller).redact_others(await asyncio.shield(pending.reply), key)
-
-
-async def _accept(runtime: Runtime, key: str, parts: tuple[AnyPart, ...], request: Prompt, sender: str) -> PendingReply:
-    accept = accept_shared_prompt if request.shared else accept_prompt
-    return await accept(runtime, key, parts, id=request.id, sender=sender)
+    reply = await asyncio.shield(pending.reply)  # others may wait for the same reply, and the turn goes on anyway
+    if not caller.principal.person:
+        return reply
+    return await redact_reply(caller, await runtime.lanes.get(key).load_session(), reply)
 
 
 async def stream_prompt(caller: Caller, request: Prompt, *, include_drafts: bool = True) -> EventStream:
@@ -307,8 +306,8 @@ async def submit_tool_result(caller: Caller, request: SubmitToolResult) -> Reply
         return await _build_accepted(
             await caller.runtime(), caller.session_key(request.session), request.session, pending
         )
-    key = caller.session_key(request.session)
-    return await SecretVisibility(caller).redact_others(await asyncio.shield(pending.reply), key)
+    session = await (await caller.runtime()).lanes.get(caller.session_key(request.session)).load_session()
+    return await redact_reply(caller, session, await asyncio.shield(pending.reply))
 
 
 async def stream_tool_result(caller: Caller, request: SubmitToolResult, *, include_drafts: bool = True) -> EventStream:

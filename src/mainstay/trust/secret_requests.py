@@ -36,9 +36,9 @@ TEXT_CHARS_MAX = 64 * 1024  # of one text; a longer one is not a request
 
 def asks_for_secret(texts: Iterable[str]) -> bool:
     """Return True if one of these texts, which a user typed, names something secret and does not say "not"."""
-    return any(
-        not is_negated(text, found.start(), found.end())
-        for text in texts
-        if len(text) <= TEXT_CHARS_MAX
-        for found in _SECRET_WORDS.finditer(text)
-    )
+    for text in texts:
+        if len(text) <= TEXT_CHARS_MAX:
+            for found in _SECRET_WORDS.finditer(text):
+                if not is_negated(text, found.start(), found.end()):
+                    return True
+    return False

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mainstay.core.input_envelope import sender_person
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.session import Session
@@ -43,28 +42,27 @@ def may_show_secrets(session: Session) -> bool:
     turn = session.open_turn
     if turn is None or not turn.is_direct or session.spawned is not None or turn.sender.startswith("agent:"):
         return False
-    if session.started_by != sender_person(turn.sender):
+    if session.started_by != turn.sender:
         return False
-    if any(speaker != turn.sender for _, speaker, _ in _iterate_typed(session)):
-        return False
-    return asks_for_secret(_list_typed(session))
+    texts, others = _list_typed(session)
+    return not others and asks_for_secret(texts)
 
 
-def _list_typed(session: Session) -> list[str]:
-    """Return what the sender of the open turn typed in this turn."""
+def _list_typed(session: Session) -> tuple[list[str], bool]:
+    """Return what the sender of the open turn typed in this turn, and whether other people typed in the session."""
     turn = session.open_turn
     assert turn is not None
-    return [text for number, sender, text in _iterate_typed(session) if number == turn.turn and sender == turn.sender]
-
-
-def _iterate_typed(session: Session) -> Iterator[tuple[int, str, str]]:
-    """Yield turn, sender and text of everything that people typed in the session."""
+    texts, others = [], False
     for message in session.messages:
-        if message.role == "user":
-            for speaker, parts in message.inputs or ((message.sender, message.parts),):
-                for part in parts:
-                    if isinstance(part, Text) and not part.origin:
-                        yield message.turn, speaker, part.text
+        if message.role != "user":
+            continue
+        for speaker, parts in message.inputs or ((message.sender, message.parts),):
+            typed = [part.text for part in parts if isinstance(part, Text) and not part.origin]
+            if speaker != turn.sender:
+                others = others or bool(typed)
+            elif message.turn == turn.turn:
+                texts += typed
+    return texts, others
 
 
 def _list_contents(session: Session) -> Iterator[str]:
@@ -106,7 +104,7 @@ def remove_secrets(guards: Guardrails, session: Session, call: ToolCall) -> Clea
     kinds: dict[str, None] = {}
     redactor = guards.secret_redactor
     clean = _redact_value(arguments, redactor, [], kinds)
-    if kinds and (typed := _find_typed_secrets(redactor, _list_typed(session))):
+    if kinds and (typed := _find_typed_secrets(redactor, _list_typed(session)[0])):
         kinds.clear()
         clean = _redact_value(arguments, redactor, typed, kinds)
     return CleanedInput(msgspec.json.encode(clean).decode(), tuple(kinds)) if kinds else None

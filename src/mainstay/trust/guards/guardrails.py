@@ -110,6 +110,7 @@ class Guardrails:
 
     def __init__(self, options: GuardrailOptions, key: bytes, known: Sequence[str]) -> None:
         self._options = options
+        self.redacts_secrets = options.secrets  # False: only those of the configuration are redacted
         self._key = key
         self._scanner = InjectionScanner(options.forbidden)
         self._permanent_secrets = tuple(known)
@@ -142,11 +143,6 @@ class Guardrails:
     def redactor(self) -> Redactor:
         """Redacts all output: answers, logs, traces."""
         return self._output_redactor
-
-    @property
-    def redacts_secrets(self) -> bool:
-        """True unless the configuration switched the redaction of secrets off, except of its own."""
-        return self._options.secrets
 
     @property
     def secret_redactor(self) -> Redactor:
