@@ -363,15 +363,11 @@ async def test_f40_context_approvals_trace_and_export_of_another_have_no_secret(
 async def test_f40_logs_the_audit_log_and_error_reports_have_no_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from mainstay.trust.guards.log_filters import RedactingLogFilter
-    from mainstay.trust.guards.redaction import Redactor
-
     @tool(untrusted=True, sink=False)
     def broken() -> str:
         """Fail with a secret in the message."""
         raise RuntimeError(f"cannot open {LINK}")
 
-    caplog.handler.addFilter(RedactingLogFilter(Redactor()))
     caplog.set_level(logging.DEBUG)
     script = [[Call("broken", {}), Call(f"get token={SECRET}", {})], ANSWER]
     async with agent_of(script, broken, home=tmp_path) as agent:
