@@ -170,7 +170,7 @@ async def test_a_secret_that_is_in_no_data_is_not_shown() -> None:
         assert "ghp_" not in (await agent.run("s", "What is my token?")).text
 
 
-async def test_a_session_of_two_people_is_nobodys_own() -> None:
+async def test_a_session_of_two_people_shows_a_secret_to_neither() -> None:
     async with agent_of() as agent:
         assert SECRET in (await agent.run("own", ASKED, sender="ann")).text
         await agent.run("s", OTHER, sender="ann")
