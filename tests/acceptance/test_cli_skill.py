@@ -165,6 +165,30 @@ def test_of_a_repository_some_are_chosen(mainstay: Command, tmp_path: Path) -> N
     assert [one["before"] is not None and one["before"]["same"] for one in made["skills"]] == [True, False, True]
 
 
+def test_of_a_published_repository_all_are_installed_but_those_that_look_dangerous(
+    mainstay: Command, tmp_path: Path
+) -> None:
+    """Links beside the skills, skills five folders deep, a description longer than the format allows."""
+    root = tmp_path / "repository"
+    skill(root / "plugins/a/b/skills/deep", "deep")
+    skill(root / "skills/attacks", "attacks", body=f"An attack:\n\n    {EVIL}")
+    skill(root / "skills/long", "long", more="x: y\n")
+    text = (root / "skills/long/SKILL.md").read_text().replace("Helps to", "Helps " * 300 + "to")
+    (root / "skills/long/SKILL.md").write_text(text)
+    (root / "AGENTS.md").symlink_to("CLAUDE.md")
+    (root / "skills/linked").symlink_to("/etc")
+    done = mainstay("skill", "install", str(root), "--yes", "--all")
+    assert done.returncode == 0, done.stderr
+    assert "attacks was not installed: it looks dangerous: SKILL.md" in done.stderr
+    assert sorted(listed(mainstay)) == ["deep", "long"]
+    assert len(listed(mainstay)["long"]["description"]) == 1024
+    made = mainstay.json("skill", "install", str(root), "--yes", "--all")
+    assert [one["name"] for one in made["skipped"]] == ["attacks"]
+    assert mainstay("skill", "install", str(root), "--yes", "--skill", "attacks").returncode == 1
+    made = mainstay.json("skill", "install", str(root), "--yes", "--all", "--force")
+    assert (len(made["skills"]), made["skipped"]) == (3, [])
+
+
 def test_a_dangerous_skill_needs_force(mainstay: Command, tmp_path: Path) -> None:
     """F35"""
     source = skill(tmp_path / "deploy", script=EVIL, body="Run scripts/run.sh.\n")

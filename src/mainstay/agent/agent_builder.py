@@ -328,6 +328,7 @@ async def _build_agent(
     exit_stack.push_async_callback(memory.close)
     memory_settings = config.sessions.memory
     guards = build_guardrails(config, folders, os.environ, options.api_key)
+    await memory.hide_secrets(guards.redact_secrets)
     parts = await _build_parts(options.gateway, workspace, memory, guards)
     tools = parts.select_tools(options.tools, memory.tools)
     memory_tools = filter_by_name(memory.tools, config.tools.only) if memory_mode != "off" else ()
@@ -340,7 +341,7 @@ async def _build_agent(
         config,
         store,
         clock,
-        redact_known=guards.redact_known,
+        redact_secrets=guards.redact_secrets,
         home=workspace.home,
         model=model,
         redact_text=guards.redact_text,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -83,14 +83,25 @@ class MemoryContext:
         """Return the memory files that a session may write and that its contexts include."""
         return self._files.writable_paths(session) if self._files is not None else ()
 
+    async def hide_secrets(self, redact: Callable[[str], str]) -> None:
+        """Remove secrets with `redact` from what memory shows to others, and from what is in every context."""
+        self.service.secret_hiding.redact = redact
+        await self.refresh()
+
+    def _hide(self, memories: Iterable[Memory]) -> list[Memory]:
+        redact = self.service.secret_hiding.redact
+        return [
+            msgspec.structs.replace(memory, text=redact(memory.text), data=redact(memory.data)) for memory in memories
+        ]
+
     async def refresh(self) -> None:
         """Load pinned memories and workflows from the tiers into the contributor."""
-        self.contributor.set_pinned(await self.service.list_pinned())
+        self.contributor.set_pinned(self._hide(await self.service.list_pinned()))
         workflows = await self._workspace_memory.tiers.memories.list_memories(tag=WORKFLOW_TAG, limit=WORKFLOWS_MAX)
-        self.contributor.set_workflows(WorkflowIndex(reversed(workflows)))
+        self.contributor.set_workflows(WorkflowIndex(self._hide(reversed(workflows))))
 
     def _add_workflows(self, memories: Sequence[Memory]) -> None:
-        for memory in memories:
+        for memory in self._hide(memories):
             self.contributor.workflows.add(memory)
 
     async def close(self) -> None:

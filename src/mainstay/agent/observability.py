@@ -64,13 +64,13 @@ class ObservabilityDependencies(msgspec.Struct, frozen=True):
     store: Store
     clock: Clock
     database: HomeProjectionDatabase | None = None
-    redact_known: Callable[[str], str] = str  # redacts known secrets in a text
+    redact_secrets: Callable[[str], str] = str  # redacts secrets in a text, but no PII
     home: Path | None = None  # None: in memory only
     telemetry: Telemetry | None = None  # None, and its module is not imported, where traces are not configured
     model: str = ""  # the `model` argument of the agent, if it is a name
     budgets: HomeBudgets | None = None  # budgets of the home
     heads: dict[str, int] = {}  # newest sequence of each session when this process opened the store
-    redact_text: Callable[[str], str] = str  # redacts also what only looks like a secret
+    redact_text: Callable[[str], str] = str  # redacts secrets, and PII if that is configured
 
     @property
     def workspace(self) -> str:
@@ -80,7 +80,7 @@ class ObservabilityDependencies(msgspec.Struct, frozen=True):
 def build_projections(observed: ObservabilityDependencies) -> list[Projection]:
     """Return the projections of a workspace, as configured. A new kind of projection is added here."""
     readers: list[Projection] = build_audit_projections(
-        observed.config, observed.database, observed.clock, observed.redact_known
+        observed.config, observed.database, observed.clock, observed.redact_secrets
     )
     readers += build_error_projections(observed.database, observed.workspace, observed.redact_text)
     if observed.database is not None and observed.budgets is not None:
@@ -106,7 +106,7 @@ class WorkspaceObservability:
             ProjectionRunner(observed.store, projections, workspace=observed.workspace) if projections else None
         )
         self.audit_recorder = build_audit_recorder(
-            observed.config, observed.database, observed.clock, observed.redact_known
+            observed.config, observed.database, observed.clock, observed.redact_secrets
         )
         self._maintenance_task: asyncio.Task[None] | None = None
         self._exit_stack = exit_stack
@@ -227,7 +227,7 @@ async def run_without_agent(home: Path, config: Config, store: Store) -> AsyncIt
     """Run the projections of a workspace without an agent, for a process that owns the home and changes journals. They
     are up to date when the block begins."""
     observing = await build_observability(
-        ObservabilityDependencies(config, store, SystemClock(), redact_known=build_redactor(config), home=home), None
+        ObservabilityDependencies(config, store, SystemClock(), redact_secrets=build_redactor(config), home=home), None
     )
     observing.start()
     try:

@@ -54,7 +54,7 @@ class LanePromptSubmitter:
         if approval is not None:  # a prompt would deny the call, and only a person may do that
             raise LaneFull(f"session {session!r} waits for an approval ({approval.id})")
         parts = self._build_parts(trigger, f"{session}/{id}")
-        envelope = InputEnvelope(parts=parts, thread=session, sender=trigger.person, id=id)
+        envelope = InputEnvelope(parts=parts, thread=session, sender=trigger.person, id=id, shared=True)
         pending = await lane.accept(envelope)
         return SubmittedPrompt(session, pending.seq, pending.reply)
 

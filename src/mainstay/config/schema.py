@@ -174,7 +174,7 @@ class GuardSettings(ConfigSection, frozen=True, kw_only=True):
             "or do not scan. Content from outside is marked as untrusted data in any case."
         ),
     ] = "flag"
-    secrets: Annotated[bool, Meta(description="Redact secrets in answers and logs.")] = True
+    secrets: Annotated[bool, Meta(description="Redact secrets in answers, logs and calls that leave.")] = True
     pii: Annotated[bool, Meta(description="Redact personal data (PII) in answers and logs.")] = False
     forbidden_patterns: Annotated[
         tuple[str, ...],

@@ -48,6 +48,15 @@ class PlatformMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     direct: bool = False  # a direct message to the agent
 
 
+PERSONAL_CHANNELS = ("web", "user")  # begin the keys of sessions that belong to one person
+
+
+def is_room_key(session: str) -> bool:
+    """Return True if answers of a session of this name may be posted to a chat room."""
+    address = ChatAddress.parse(session)
+    return address is not None and address.channel not in PERSONAL_CHANNELS
+
+
 def escape_part(part: str) -> str:
     """Escape `%` and `:` so that different addresses never have the same key."""
     return part.replace("%", "%25").replace(":", "%3A")

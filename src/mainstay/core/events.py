@@ -32,6 +32,7 @@ class Received(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
     sender: str = ""
     id: str = ""  # chosen by the sender; empty: none
     heard: PlatformMessage | None = None  # the platform's message, if it came from a chat platform
+    shared: bool = False  # not only the sender reads the answer: a trigger's, or that of a model that calls this one
 
 
 class TurnStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

@@ -34,6 +34,7 @@ class InputEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""  # chosen by the sender; each id is accepted once
     at: int = 0  # ms
     platform_message: PlatformMessage | None = None  # the platform's message, if it came from a chat platform
+    shared: bool = False  # not only the sender reads the answer
 
     @property
     def digest(self) -> str:

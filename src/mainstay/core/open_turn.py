@@ -50,6 +50,7 @@ class OpenTurn:
         "cost",
         "has_streamed",
         "inputs",
+        "is_direct",
         "last_answered_seq",
         "last_verdict",
         "model",
@@ -74,6 +75,7 @@ class OpenTurn:
         self.turn = turn
         self.inputs = inputs  # those that began it and those added by steering
         self.sender = ""  # of the last input
+        self.is_direct = False  # the sender alone reads the answer
         self.step = 0  # model messages so far
         self.calls = 0  # tool calls that have a result
         self.calls_run = 0  # tool calls that ran, with those of sub-agents

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainstay.core.budget_reservation_ids import reservations_closed_by
+from mainstay.core.chat_addresses import is_room_key
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.events import (
     ApprovalAnswered,
@@ -265,6 +266,7 @@ class Session:
         self.turns = event.turn
         self.turn_floor_seq = min(event.inputs, default=seq)
         self.open_turn = OpenTurn(event.turn, event.inputs, event.model, event.wording)
+        self.open_turn.is_direct = bool(event.inputs) and self.queued_inputs.keys() >= set(event.inputs)
         self._add_inputs(event.inputs, event.turn)
 
     def _turn_resumed(self, seq: int, at: int, event: TurnResumed) -> None:
@@ -328,6 +330,8 @@ class Session:
             if self.open_turn is not None:
                 prompts = [queued for queued in used if queued.event.kind != "overheard"]
                 self.open_turn.sender = (prompts or used)[-1].event.sender
+                for queued in used:
+                    self.open_turn.is_direct = self.open_turn.is_direct and _is_direct_input(queued.event, self.key)
             parts = join_inputs([queued.event.parts for queued in used])
             last, first = used[-1], min(queued.seq for queued in used)
             message = Message(last.seq, "user", parts, at=last.at, turn=turn, since=first, sender=last.event.sender)
@@ -468,6 +472,14 @@ _HANDLERS: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Forked: Session._forked,
     Blanked: Session._ignored,
 }
+
+
+def _is_direct_input(event: Received, session: str) -> bool:
+    """Return True if the sender alone reads the answer: a direct message, or a prompt that came by no chat platform to
+    a session that is no chat room."""
+    if event.kind == "overheard" or event.shared:
+        return False
+    return event.heard.direct if event.heard is not None else ":" not in session or not is_room_key(session)
 
 
 def trim_to_whole_turns(records: list[Record], *, complete: bool) -> list[Record]:

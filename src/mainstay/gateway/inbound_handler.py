@@ -141,7 +141,9 @@ class InboundHandler:
         if (command := parse_command(message.text)) is not None:
             if await connected.channel_queue.find_delivery(_build_reply_key(connected, id)) is not None:
                 return
-            reply = await run_command(command, CommandContext(connected.workspace, route.person, session, id))
+            reply = await run_command(
+                command, CommandContext(connected.workspace, route.person, session, id, message.direct)
+            )
             if reply is not None:
                 await self._post_reply(connected, message, id, reply)
                 return

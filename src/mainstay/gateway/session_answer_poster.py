@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -90,6 +90,7 @@ class SessionAnswerPoster:
         self._answer_builder = TurnAnswerBuilder()
         self._turn = 0
         self._address: ChatAddress | None = None  # the address that this turn's answer goes to; None: none
+        self._is_direct = False  # only the person who asked reads that address
         self._draft: DraftMessageEditor | None = None
 
     async def run(self) -> int:
@@ -151,12 +152,12 @@ class SessionAnswerPoster:
     # --- a turn ----------------------------------------------------------------------------------
 
     async def _begin_turn(self, started: TurnStarted) -> None:
-        self._turn, self._address = started.turn, None
+        self._turn, self._address, self._is_direct = started.turn, None, False
         self._answer_builder = TurnAnswerBuilder()
         name = self._context.workspace.name
-        self._address = self._context.rooms.session_address(name, self._session) or await self._find_input_address(
-            started.inputs
-        )
+        inputs = await self._read_inputs(started.inputs)
+        self._address = self._context.rooms.session_address(name, self._session) or self._find_input_address(inputs)
+        self._is_direct = bool(inputs) and all(input.heard is not None and input.heard.direct for input in inputs)
         await self._start_draft()
 
     async def _start_draft(self) -> None:
@@ -169,18 +170,25 @@ class SessionAnswerPoster:
             if delivery.state in ("pending", "sending") and not delivery.text:
                 self._draft = self._context.start_draft(delivery)
 
-    async def _find_input_address(self, inputs: tuple[int, ...]) -> ChatAddress | None:
-        """Return the address that the last of these inputs came from; None if it is no room of this workspace."""
-        if not inputs:
-            return None
-        low, limit = min(inputs) - 1, max(inputs) - min(inputs) + 1
-        address: ChatAddress | None = None
+    async def _read_inputs(self, seqs: tuple[int, ...]) -> list[Received]:
+        """Return the inputs of a turn, without those that were only overheard."""
+        if not seqs:
+            return []
+        low, limit = min(seqs) - 1, max(seqs) - min(seqs) + 1
         runtime = await self._context.workspace.runtime()
-        for record in await read_records(runtime, self._session, low, min(limit, PAGE_RECORDS)):
-            match record.event:
-                case Received(heard=message, kind="prompt" | "steer") if record.seq in inputs:
-                    address = message.address if message is not None else None
-        return address if address is not None and self._is_own_room(address) else None
+        records = await read_records(runtime, self._session, low, min(limit, PAGE_RECORDS))
+        events = [record.event for record in records if record.seq in seqs]
+        return [event for event in events if isinstance(event, Received) and event.kind != "overheard"]
+
+    def _find_input_address(self, inputs: Sequence[Received]) -> ChatAddress | None:
+        """Return the address that the last of these inputs came from; None if it is no room of this workspace."""
+        message = inputs[-1].heard if inputs else None
+        return message.address if message is not None and self._is_own_room(message.address) else None
+
+    async def _redact_for_room(self, text: str) -> str:
+        """Return a text without secrets, unless only the person who asked reads it."""
+        guards = (await self._context.workspace.runtime()).services.trust.guards
+        return text if self._is_direct or guards is None else guards.redact_text(text)
 
     def _is_own_room(self, address: ChatAddress) -> bool:
         return self._context.rooms.workspace_of(address) == self._context.workspace.name
@@ -204,9 +212,8 @@ class SessionAnswerPoster:
         if not approval.client:  # a client runs this call itself and was informed
             key = approval_delivery_key(self._context.workspace.name, approval.id)
             now = self._context.clock.now_ms()
-            request = Delivery(
-                key=key, to=self._address, session=self._session, text=format_approval_request(approval), at=now
-            )
+            text = await self._redact_for_room(format_approval_request(approval))
+            request = Delivery(key=key, to=self._address, session=self._session, text=text, at=now)
             self._context.deliver(await self._context.channel_queue.add_delivery(request))
         return True
 
@@ -227,7 +234,8 @@ class SessionAnswerPoster:
             if not answer.text:
                 await self._deliver_nothing(delivery, answer.note)
                 return
-            delivery = await self._save_answer(replace(delivery, text=answer.text))
+            text = await self._redact_for_room(answer.text)
+            delivery = await self._save_answer(replace(delivery, text=text))
         self._context.deliver(delivery)
 
     async def _save_answer(self, delivery: Delivery) -> Delivery:

@@ -48,6 +48,7 @@ class CommandContext(msgspec.Struct, frozen=True):
     person: Person
     session: str
     message_id: str
+    direct: bool = False  # it is a direct message
 
 
 def parse_command(text: str) -> SlashCommand | None:
@@ -101,7 +102,10 @@ async def _run_steer(text: str, context: CommandContext) -> str | None:
     if info is None or not info.unfinished:
         return None
     try:
-        await _execute(context, Steer(session=context.session, parts=(TextInput(text),), id=context.message_id))
+        await _execute(
+            context,
+            Steer(session=context.session, parts=(TextInput(text),), id=context.message_id, shared=not context.direct),
+        )
     except InputRefused as error:
         return to_sentence(error)
     return "Steering…"

@@ -1,7 +1,8 @@
 """Unpacks untrusted zip and tar archives, and copies untrusted folders: only plain files and folders, within limits.
 
 Protects against path traversal, symlinks, devices, archive bombs, and names that some file systems take for the same.
-An archive that breaks a rule is refused as a whole; the caller removes the files written until then.
+An archive that breaks a rule is refused as a whole; the caller removes the files written until then. Links are never
+created: they refuse the archive, or are left out and reported if the caller asks for that.
 """
 
 from __future__ import annotations
@@ -52,12 +53,13 @@ DEFAULT_ARCHIVE_LIMITS = ArchiveLimits()
 
 
 class ArchiveEntry(msgspec.Struct, frozen=True):
-    """One file or folder of an archive."""
+    """One file, folder or link of an archive."""
 
     name: str
     mode: int
     is_folder: bool
     read_chunks: Callable[[], Iterator[bytes]]
+    is_link: bool = False
 
 
 def unpack(
@@ -66,19 +68,22 @@ def unpack(
     limits: ArchiveLimits = DEFAULT_ARCHIVE_LIMITS,
     *,
     excluded_names: frozenset[str] = frozenset(),
+    omitted_links: list[str] | None = None,
 ) -> list[str]:
     """Unpack a .zip, .tar, .tar.gz or .tgz, or copy a folder; return the sorted relative paths of the files.
 
     `target_folder` must exist, be empty and be private to the caller. Files and folders named in `excluded_names` are
-    skipped, with all that is in them. Raises ArchiveRefused.
+    skipped, with all that is in them. A link refuses the archive, unless `omitted_links` is given: then links are left
+    out, and their paths are added to it. Raises ArchiveRefused.
     """
+    writer = _EntryWriter(target_folder, limits, excluded_names, omitted_links)
     try:
         if source.is_dir():
-            return _write_entries(_read_folder_entries(source, excluded_names), target_folder, limits, excluded_names)
+            return writer.write(_read_folder_entries(source, excluded_names), limits.unpacked_bytes_max)
         with _open_archive(source, limits) as file:
             budget = max(_RATIO_FREE_BYTES, limits.compression_ratio_max * os.fstat(file.fileno()).st_size)
             limits = msgspec.structs.replace(limits, unpacked_bytes_max=min(limits.unpacked_bytes_max, budget))
-            return _write_entries(_read_entries(file, limits), target_folder, limits, excluded_names)
+            return writer.write(_read_entries(file, limits), limits.unpacked_bytes_max)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, UnicodeDecodeError):
         raise ArchiveRefused("the archive is damaged or in an unsupported format") from None
     except gzip.BadGzipFile:
@@ -120,26 +125,44 @@ def _read_entries(file: BinaryIO, limits: ArchiveLimits) -> Iterator[ArchiveEntr
 # --- writing -------------------------------------------------------------------------------------
 
 
-def _write_entries(
-    entries: Iterator[ArchiveEntry], target_folder: Path, limits: ArchiveLimits, excluded_names: frozenset[str]
-) -> list[str]:
-    names = _UnpackedPaths(limits)
-    placed = []
-    total = 0
-    for entry in entries:
-        components = _split_path(entry.name, limits)
-        if not components or not excluded_names.isdisjoint(components):
-            continue
-        names.add(components, entry.is_folder)
-        target = target_folder.joinpath(*components)
-        (target if entry.is_folder else target.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
-        if entry.is_folder:
-            continue
-        if entry.mode & (stat.S_ISUID | stat.S_ISGID):
-            raise ArchiveRefused(f"{shorten_for_message(entry.name)} has the setuid or setgid bit set")
-        total += _write_file(target, entry, min(limits.file_bytes_max, limits.unpacked_bytes_max - total))
-        placed.append("/".join(components))
-    return sorted(placed)
+class _EntryWriter:
+    """Writes the files and folders of one archive, all within `folder`."""
+
+    def __init__(
+        self, folder: Path, limits: ArchiveLimits, excluded_names: frozenset[str], omitted_links: list[str] | None
+    ) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._excluded_names = excluded_names
+        self._omitted_links = omitted_links
+        self._paths = _UnpackedPaths(limits)
+
+    def write(self, entries: Iterator[ArchiveEntry], bytes_max: int) -> list[str]:
+        """Return the sorted paths of the files. `bytes_max` limits all of them together."""
+        written = []
+        for entry in entries:
+            components = _split_path(entry.name, self._limits)
+            if not components or not self._excluded_names.isdisjoint(components):
+                continue
+            # a link takes its name as a file does: no later entry can lead through it
+            self._paths.add(components, entry.is_folder)
+            if entry.is_link:
+                self._omit_link(entry, components)
+                continue
+            target = self._folder.joinpath(*components)
+            (target if entry.is_folder else target.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
+            if entry.is_folder:
+                continue
+            if entry.mode & (stat.S_ISUID | stat.S_ISGID):
+                raise ArchiveRefused(f"{shorten_for_message(entry.name)} has the setuid or setgid bit set")
+            bytes_max -= _write_file(target, entry, min(self._limits.file_bytes_max, bytes_max))
+            written.append("/".join(components))
+        return sorted(written)
+
+    def _omit_link(self, entry: ArchiveEntry, components: list[str]) -> None:
+        if self._omitted_links is None:
+            raise ArchiveRefused(f"{shorten_for_message(entry.name)} is a link, not a regular file")
+        self._omitted_links.append("/".join(components))
 
 
 def _write_file(target: Path, entry: ArchiveEntry, bytes_max: int) -> int:
@@ -213,9 +236,10 @@ def _read_folder_entries(folder: Path, excluded_names: frozenset[str]) -> Iterat
                 continue
             if stat.S_ISDIR(mode):
                 todo.append(f"{path}/")
-            elif not stat.S_ISREG(mode):
-                raise ArchiveRefused(f"{shorten_for_message(path)} is {_describe_file_type(mode)}, not a regular file")
-            yield ArchiveEntry(path, mode, stat.S_ISDIR(mode), partial(_read_file_chunks, folder / path))
+            elif not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+                raise _special_file_error(path)
+            read_chunks = partial(_read_file_chunks, folder / path)
+            yield ArchiveEntry(path, mode, stat.S_ISDIR(mode), read_chunks, stat.S_ISLNK(mode))
 
 
 def _read_file_chunks(path: Path) -> Iterator[bytes]:
@@ -226,8 +250,8 @@ def _read_file_chunks(path: Path) -> Iterator[bytes]:
             yield chunk
 
 
-def _describe_file_type(mode: int) -> str:
-    return "a link" if stat.S_ISLNK(mode) else "a special file"
+def _special_file_error(name: str) -> ArchiveRefused:
+    return ArchiveRefused(f"{shorten_for_message(name)} is a special file, not a regular file")
 
 
 # --- zip -----------------------------------------------------------------------------------------
@@ -238,17 +262,17 @@ def _read_zip_entries(file: BinaryIO, limits: ArchiveLimits) -> Iterator[Archive
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
-            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise ArchiveRefused(
-                    f"{shorten_for_message(info.filename)} is {_describe_file_type(mode)}, not a regular file"
-                )
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+                raise _special_file_error(info.filename)
             if "\0" in info.orig_filename:  # zipfile would truncate the name there
                 raise ArchiveRefused(f"a name contains a NUL character: {shorten_for_message(info.filename)}")
             if info.flag_bits & 0x1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ArchiveRefused(
                     f"{shorten_for_message(info.filename)} is encrypted or uses an unsupported compression"
                 )
-            yield ArchiveEntry(info.filename, mode, info.is_dir(), partial(_read_zip_chunks, archive, info))
+            is_link = stat.S_ISLNK(mode)
+            is_folder = info.is_dir() and not is_link
+            yield ArchiveEntry(info.filename, mode, is_folder, partial(_read_zip_chunks, archive, info), is_link)
 
 
 def _read_zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -307,7 +331,7 @@ def _read_tar_entries(stream: _CappedStream) -> Iterator[ArchiveEntry]:
         if not _is_tar_header(head):
             raise ArchiveRefused("the archive is damaged: a header has a wrong checksum")
         kind, size = head[156:157], _parse_octal(head[124:136])
-        if kind in (b"x", b"g", b"L"):
+        if kind in (b"x", b"g", b"L", b"K"):
             if size > _TAR_EXTENSION_BYTES_MAX:
                 raise ArchiveRefused("the archive has an extension header that is too large")
             data = stream.read_exactly(_round_up_to_block(size))[:size]
@@ -317,17 +341,17 @@ def _read_tar_entries(stream: _CappedStream) -> Iterator[ArchiveEntry]:
                 extension.update(_parse_pax_records(data))
             continue
         name = extension.get("path") or _parse_tar_name(head)
+        is_link = kind in (b"1", b"2")
         if (
-            kind not in (b"0", b"\0", b"5")
+            not (is_link or kind in (b"0", b"\0", b"5"))
             or "size" in extension
             or any(key.startswith("GNU.sparse") for key in extension)
         ):
-            entry_type = "a link" if kind in (b"1", b"2") else "a special file"
-            raise ArchiveRefused(f"{shorten_for_message(name)} is {entry_type}, not a regular file")
+            raise _special_file_error(name)
         extension = {}
-        folder = kind == b"5" or name.endswith("/")
-        reader = _TarEntryReader(stream, 0 if folder else size)
-        yield ArchiveEntry(name, _parse_octal(head[100:108]), folder, reader.read_chunks)
+        folder = kind == b"5" or (name.endswith("/") and not is_link)
+        reader = _TarEntryReader(stream, 0 if folder or is_link else size)
+        yield ArchiveEntry(name, _parse_octal(head[100:108]), folder, reader.read_chunks, is_link)
         reader.skip_rest()
     stream.drain()
 

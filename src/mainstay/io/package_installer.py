@@ -197,12 +197,13 @@ def unpack_package(
     *,
     shown_as: str,
     excluded_names: frozenset[str] = EXCLUDED_NAMES,
+    omitted_links: list[str] | None = None,
 ) -> None:
     """Unpack an archive, or copy a folder, into the new folder `target`. `shown_as` is the name of the source in
-    messages. Raises ConfigError."""
+    messages. `omitted_links` receives the paths of links, which are refused without it. Raises ConfigError."""
     target.mkdir(mode=0o755)
     try:
-        unpack(source, target, limits, excluded_names=excluded_names)
+        unpack(source, target, limits, excluded_names=excluded_names, omitted_links=omitted_links)
     except ArchiveRefused as error:
         raise ConfigError(f"{one_line(shown_as)} cannot be installed: {error}") from None
 

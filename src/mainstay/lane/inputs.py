@@ -61,7 +61,14 @@ class InputCoalescer:
 
 
 def build_received(envelope: InputEnvelope, kind: Literal["prompt", "steer", "overheard"]) -> Received:
-    return Received(envelope.parts, kind=kind, sender=envelope.sender, id=envelope.id, heard=envelope.platform_message)
+    return Received(
+        envelope.parts,
+        kind=kind,
+        sender=envelope.sender,
+        id=envelope.id,
+        heard=envelope.platform_message,
+        shared=envelope.shared,
+    )
 
 
 def check_mailbox(session: Session, limits: Limits) -> None:

@@ -33,6 +33,7 @@ from mainstay.core.ports import Clock, Store
 from mainstay.core.provisional_answers import hidden_seqs, is_provisional_answer
 from mainstay.core.searchable_messages import searchable_message
 from mainstay.memory.hybrid_search import MemorySearchResult, hybrid_search, semantic_search
+from mainstay.memory.secret_hiding import SecretHiding
 from mainstay.memory.tier_journal_cursor import read_decided_records
 from mainstay.memory.types import (
     PAGE_CHARS_MAX,
@@ -100,6 +101,7 @@ class MemoryService:
         self._store = store
         self._indexer = indexer
         self._embedder = embedder
+        self.secret_hiding = SecretHiding(store)
         self._write_lock = asyncio.Lock()  # the size of all pinned memories is checked before one is added
 
     def connect(

@@ -6,6 +6,7 @@ Results are lines that name their source. Untrusted content is marked as data on
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from mainstay.core.memory_tiers import (
 )
 from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_arguments import build_schema, parse_arguments
+from mainstay.memory.secret_hiding import ReadPage, read_hidden_page
 from mainstay.memory.service import MemoryService
 from mainstay.memory.snippet import make_snippet
 from mainstay.memory.time_expressions import format_day, parse_time
@@ -171,26 +173,29 @@ class _MemoryToolHandlers:
             end=parse_time(arguments.end, now, end=True),
             speaker=arguments.speaker or "",
         )
-        return _format_hits(
-            _drop_current_turn(result.hits, context)[: _clamp_count(arguments.k)], arguments.query, result.note, context
-        )
+        hits = _drop_current_turn(result.hits, context)[: _clamp_count(arguments.k)]
+        return await self._format_hits(hits, arguments.query, result.note, context)
 
     async def semantic(self, arguments: _MemorySemanticArguments, context: ToolContext) -> str:
         result = await self._library.semantic(
             arguments.query, min(_clamp_count(arguments.k) + CURRENT_TURN_HITS, HITS_MAX)
         )
-        return _format_hits(
-            _drop_current_turn(result.hits, context)[: _clamp_count(arguments.k)], arguments.query, result.note, context
-        )
+        hits = _drop_current_turn(result.hits, context)[: _clamp_count(arguments.k)]
+        return await self._format_hits(hits, arguments.query, result.note, context)
 
     async def recall(self, arguments: _MemoryRecallArguments, context: ToolContext) -> str:
-        return _format_hits(await self._library.recall(arguments.topic), arguments.topic, "", context)
+        return await self._format_hits(await self._library.recall(arguments.topic), arguments.topic, "", context)
+
+    async def _format_hits(self, hits: Sequence[SearchHit], query: str, note: str, context: ToolContext) -> str:
+        hiding = self._library.secret_hiding
+        return _format_hits(await hiding.hide(hits, context.person, context.session), query, note, context)
 
     async def summary(self, arguments: _MemorySummaryArguments, context: ToolContext) -> str:
         now = self._library.clock.now_ms()
         summaries = await self._library.summaries(
             parse_time(arguments.start, now), parse_time(arguments.end, now, end=True)
         )
+        summaries = await self._library.secret_hiding.hide(summaries, context.person, context.session)
         chars_max = _chars_per_line(len(summaries))
         newest = [_format_summary(summary, chars_max) for summary in reversed(summaries)]
         fitting = _take_fitting(newest)
@@ -203,12 +208,18 @@ class _MemoryToolHandlers:
         return "\n".join(lines) or "There are no summaries of that time."
 
     async def get(self, arguments: _MemoryGetArguments, context: ToolContext) -> str:
-        page = await self._library.get(arguments.id, max(arguments.offset or 0, 0), PAGE_CHARS_DEFAULT)
-        return _format_page(page, context)
+        read = partial(self._library.get, arguments.id)
+        return await self._format_page(read, max(arguments.offset or 0, 0), PAGE_CHARS_DEFAULT, context)
 
     async def result(self, arguments: _ResultArguments, context: ToolContext) -> str:
         limit = min(max(arguments.limit or PAGE_CHARS_DEFAULT, 1), PAGE_CHARS_MAX)
-        page = await self._library.read_result(context.session, arguments.ref, max(arguments.offset or 0, 0), limit)
+        read = partial(self._library.read_result, context.session, arguments.ref)
+        return await self._format_page(read, max(arguments.offset or 0, 0), limit, context)
+
+    async def _format_page(self, read: ReadPage, offset: int, limit: int, context: ToolContext) -> str:
+        page, hiding = await read(offset, limit), self._library.secret_hiding
+        if not await hiding.is_own(page.session, context.person, context.session):
+            page = await read_hidden_page(read, hiding.redact, offset, limit)
         return _format_page(page, context)
 
     async def remember(self, arguments: _RememberArguments, context: ToolContext) -> str:

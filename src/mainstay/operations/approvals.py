@@ -15,6 +15,7 @@ from mainstay.operations.caller import Caller, NotAllowed
 from mainstay.operations.operation import NETWORK, Line, Name, Operation
 from mainstay.operations.operation_entry import OperationEntry, Route
 from mainstay.operations.runtime_protocols import ApprovalRole, Runtime
+from mainstay.operations.secret_visibility import SecretVisibility
 from mainstay.operations.turns import ReplyView, reply_view
 from mainstay.trust.tool_invocation import can_run_commands
 
@@ -87,9 +88,9 @@ class RevokeRule(Operation[None], frozen=True, kw_only=True):
 
 
 async def list_approvals(caller: Caller, request: ListApprovals) -> list[PendingApproval]:
-    pending = (await caller.runtime()).services.approvals
+    pending, visibility = (await caller.runtime()).services.approvals, SecretVisibility(caller)
     return [
-        msgspec.structs.replace(approval, session=name)
+        PendingApproval(name, await visibility.redact_others(approval.asked, approval.session))
         for approval in pending
         if (name := caller.session_name(approval.session)) is not None
     ]
@@ -139,7 +140,7 @@ async def approve(caller: Caller, request: Approve) -> ApprovalDecision:
         if request.always or required == "admin":
             caller.require_access("admin")
     answer = build_approval(pending, by=caller.person or request.by, input=request.input, always=request.always)
-    return await answer_approval(runtime, pending, answer, wait=request.wait)
+    return await _answer_for(caller, runtime, pending, answer, wait=request.wait)
 
 
 def build_approval(
@@ -160,7 +161,18 @@ async def deny(caller: Caller, request: Deny) -> ApprovalDecision:
     runtime = await caller.runtime()
     pending = find_approval(caller, runtime, request.id)
     answer = ApprovalAnswered(pending.asked.id, "denied", caller.person or request.by, request.reason)
-    return await answer_approval(runtime, pending, answer, wait=request.wait)
+    return await _answer_for(caller, runtime, pending, answer, wait=request.wait)
+
+
+async def _answer_for(
+    caller: Caller, runtime: Runtime, pending: PendingApproval, answer: ApprovalAnswered, *, wait: bool
+) -> ApprovalDecision:
+    """Answer an approval; the reply is returned as the caller may read it."""
+    decision = await answer_approval(runtime, pending, answer, wait=wait)
+    if decision.reply is None:
+        return decision
+    reply = await SecretVisibility(caller).redact_others(decision.reply, pending.session)
+    return msgspec.structs.replace(decision, reply=reply)
 
 
 async def answer_approval(

@@ -19,6 +19,7 @@ from mainstay.lane.event_hub import EventHub, WatcherBuffer
 from mainstay.lane.replies import PendingReply
 from mainstay.operations.caller import Caller
 from mainstay.operations.runtime_protocols import Runtime, RuntimeSource
+from mainstay.operations.secret_visibility import redact_event_stream
 
 PAGE_RECORDS = 1_000
 COUNT_MAX = 1 << 32  # records of a session, and sessions of a workspace
@@ -177,11 +178,18 @@ async def watch_live(source: RuntimeSource, key: str | None = None) -> AsyncGene
             hub.unwatch(watcher)
 
 
-async def follow_session(
+def follow_session(
     caller: Caller, key: str, after: int, *, last_sequence: int = 0, include_drafts: bool = True
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of a session as the caller may see them; with `last_sequence`, only those up to it. Without
+    """Return the events of a session as the caller may see them; with `last_sequence`, only those up to it. Without
     `include_drafts`, no answer is shown before its judges have passed it."""
+    events = _follow_session(caller, key, after, last_sequence, include_drafts)
+    return redact_event_stream(caller, events, key) if caller.person else events
+
+
+async def _follow_session(
+    caller: Caller, key: str, after: int, last_sequence: int, include_drafts: bool
+) -> AsyncGenerator[Event, None]:
     async with aclosing(
         filter_drafts(
             DraftFilter(hold_drafts=not include_drafts), follow_journal(caller.source, key, after), last_sequence
@@ -191,11 +199,18 @@ async def follow_session(
             yield caller.visible_event(event)
 
 
-async def follow_turn(
+def follow_turn(
     caller: Caller, key: str, pending_reply: PendingReply, subscription: Subscription, *, include_drafts: bool = True
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of the turn that answers an accepted input, from the input's own record on. The last event is
+    """Return the events of the turn that answers an accepted input, from the input's own record on. The last event is
     the turn's `TurnEnded`, or an `ApprovalAsked` that is still unanswered."""
+    events = _follow_turn(caller, key, pending_reply, subscription, include_drafts)
+    return redact_event_stream(caller, events, key) if caller.person else events
+
+
+async def _follow_turn(
+    caller: Caller, key: str, pending_reply: PendingReply, subscription: Subscription, include_drafts: bool
+) -> AsyncGenerator[Event, None]:
     turn = pending_reply.turn
     source = follow_journal(caller.source, key, pending_reply.seq - 1, subscription, pending_reply)
     async with aclosing(filter_drafts(DraftFilter(hold_drafts=not include_drafts), source)) as events:

@@ -56,6 +56,14 @@ async def accept_prompt(
     return await runtime.lanes.get(key).accept(build_envelope(runtime, key, parts, id, sender, platform_message))
 
 
+async def accept_shared_prompt(
+    runtime: Runtime, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = ""
+) -> PendingReply:
+    """Accept a prompt as `accept_prompt` does; the sender is not the only reader of its answer."""
+    envelope = build_envelope(runtime, key, parts, id, sender)
+    return await runtime.lanes.get(key).accept(msgspec.structs.replace(envelope, shared=True))
+
+
 async def accept_validated_prompt(
     runtime: Runtime,
     key: str,
@@ -89,12 +97,12 @@ async def is_input_accepted(runtime: Runtime, key: str, id: str) -> bool:
 
 
 async def steer_turn(
-    runtime: Runtime, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = ""
+    runtime: Runtime, key: str, parts: Sequence[AnyPart], *, id: str = "", sender: str = "", shared: bool = False
 ) -> PendingReply:
     """Put an input into the running turn at its next boundary; with nothing running it is a prompt. The rules of a
     turn are those of its sender, so the input of another sender waits for the next turn."""
     lane = runtime.lanes.get(key)
-    envelope = build_envelope(runtime, key, parts, id, sender)
+    envelope = msgspec.structs.replace(build_envelope(runtime, key, parts, id, sender), shared=shared)
     turn = (await lane.load_session()).open_turn
     return await (lane.steer(envelope) if turn is None or turn.sender == sender else lane.accept(envelope))
 

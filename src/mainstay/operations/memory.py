@@ -6,17 +6,20 @@ whole (facts, memories, their number) is for admins.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary
+from mainstay.memory.secret_hiding import read_hidden_page
 from mainstay.memory.time_expressions import parse_time
-from mainstay.memory.types import PAGE_CHARS_MAX, ForgetResult, MemoryPage, MemoryStatus
+from mainstay.memory.types import PAGE_CHARS_MAX, ForgetResult, MemoryPage, MemoryStatus, memory_to_hit
 from mainstay.operations.caller import Caller
 from mainstay.operations.operation import EVERYWHERE, Count, Name, Operation, SessionName
 from mainstay.operations.operation_entry import OperationEntry, Route
+from mainstay.operations.secret_visibility import SecretVisibility
 
 SEARCH_MAX = 100  # hits that memory returns at most
 QueryText = Annotated[str, Meta(min_length=1, max_length=2_000)]
@@ -147,7 +150,8 @@ async def search_memory(caller: Caller, request: SearchMemory) -> SearchResult:
     session = caller.session_key(request.in_session) if request.in_session else ""
     start, end = await _parse_time_range(caller, request)
     result = await runtime.memory.search(request.q, k, start=start, end=end, speaker=request.speaker, session=session)
-    return SearchResult(hits=_visible_hits(caller, result.hits)[: request.k], note=result.note)
+    hits = await _visible_hits(caller, result.hits, request.k)
+    return SearchResult(hits=hits, note=result.note)
 
 
 async def search_vectors(caller: Caller, request: SearchVectors) -> SearchResult:
@@ -156,7 +160,8 @@ async def search_vectors(caller: Caller, request: SearchVectors) -> SearchResult
     session = caller.session_key(request.in_session) if request.in_session else ""
     start, end = await _parse_time_range(caller, request)
     result = await runtime.memory.semantic(request.q, k, start=start, end=end, speaker=request.speaker, session=session)
-    return SearchResult(hits=_visible_hits(caller, result.hits)[: request.k], note=result.note)
+    hits = await _visible_hits(caller, result.hits, request.k)
+    return SearchResult(hits=hits, note=result.note)
 
 
 async def _parse_time_range(
@@ -166,12 +171,13 @@ async def _parse_time_range(
     return parse_time(request.start, now), parse_time(request.end, now, end=True)
 
 
-def _visible_hits(caller: Caller, hits: list[SearchHit]) -> list[SearchHit]:
-    """Keep the hits of the caller's own sessions, under its names for them."""
+async def _visible_hits(caller: Caller, hits: list[SearchHit], count: int) -> list[SearchHit]:
+    """Keep the first hits of the caller's own sessions, under its names for them; an admin gets those of other people
+    without secrets."""
     if caller.can_see_all:
-        return list(hits)
+        return await SecretVisibility(caller).redact_all((hit, hit.session) for hit in hits[:count])
     names = ((hit, caller.session_name(hit.session)) for hit in hits)
-    return [_with_session_name(hit, name) for hit, name in names if name is not None]
+    return [_with_session_name(hit, name) for hit, name in names if name is not None][:count]
 
 
 def _with_session_name(hit: SearchHit, name: str) -> SearchHit:
@@ -183,7 +189,7 @@ async def recall_topic(caller: Caller, request: RecallTopic) -> SearchResult:
     hits = await (await caller.runtime()).memory.recall(
         request.topic, request.limit if caller.can_see_all else SEARCH_MAX
     )
-    return SearchResult(hits=_visible_hits(caller, hits)[: request.limit])
+    return SearchResult(hits=await _visible_hits(caller, hits, request.limit))
 
 
 async def list_summaries(caller: Caller, request: ListSummaries) -> SummaryList:
@@ -192,14 +198,20 @@ async def list_summaries(caller: Caller, request: ListSummaries) -> SummaryList:
         start, end, request.limit if caller.can_see_all else 1_000
     )
     if caller.can_see_all:
-        return SummaryList(summaries=list(summaries))
+        visible = await SecretVisibility(caller).redact_all((summary, summary.session) for summary in summaries)
+        return SummaryList(summaries=visible)
     names = ((summary, caller.session_name(summary.session)) for summary in summaries)
     own = [msgspec.structs.replace(summary, session=name) for summary, name in names if name is not None]
     return SummaryList(summaries=own[-request.limit :])
 
 
 async def get_memory(caller: Caller, request: GetMemory) -> MemoryPage:
-    return await (await caller.runtime()).memory.get(request.id, request.offset, request.limit)
+    read = partial((await caller.runtime()).memory.get, request.id)
+    page = await read(request.offset, request.limit)
+    guards = await SecretVisibility(caller).find_guards(page.session)
+    if guards is None:
+        return page
+    return await read_hidden_page(read, guards.redact_text, request.offset, request.limit)
 
 
 async def remember(caller: Caller, request: Remember) -> Memory:
@@ -218,11 +230,13 @@ async def list_memories(caller: Caller, request: ListMemories) -> MemoryList:
     memories = await (await caller.runtime()).memory.list(
         tag=request.tag, origin=request.origin, pinned=request.pinned, limit=request.limit
     )
-    return MemoryList(memories=list(memories))
+    items = [(memory, memory_to_hit(memory).session) for memory in memories]
+    return MemoryList(memories=await SecretVisibility(caller).redact_all(items))
 
 
 async def list_facts(caller: Caller, request: ListFacts) -> FactList:
-    return FactList(facts=list(await (await caller.runtime()).memory.facts(origin=request.origin, limit=request.limit)))
+    facts = await (await caller.runtime()).memory.facts(origin=request.origin, limit=request.limit)
+    return FactList(facts=await SecretVisibility(caller).redact_all((fact, fact.session) for fact in facts))
 
 
 async def pin_memory(caller: Caller, request: PinMemory) -> Memory:

@@ -35,6 +35,7 @@ from mainstay.operations.operation import (
 )
 from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
 from mainstay.operations.runtime_protocols import Runtime, SkillInfo
+from mainstay.operations.secret_visibility import SecretVisibility
 from mainstay.trust.seen_content import describe_flow
 
 log = logging.getLogger("mainstay")
@@ -408,7 +409,7 @@ async def show_context(caller: Caller, request: ShowContext) -> ContextView:
     lane = runtime.lanes.get(key)
     view = (await lane.load_context_compiler()).describe_context()
     flow = describe_flow(await lane.load_session(), runtime.services.tools.find_tool)
-    return msgspec.structs.replace(view, flow=flow)
+    return await SecretVisibility(caller).redact_others(msgspec.structs.replace(view, flow=flow), key)
 
 
 async def replay_session(caller: Caller, request: ReplaySession) -> ReplayResult:

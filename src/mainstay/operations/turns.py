@@ -32,6 +32,7 @@ from mainstay.operations.event_feed import (
 from mainstay.operations.input_submission import (
     abort_turn,
     accept_prompt,
+    accept_shared_prompt,
     offer_client_tools,
     redact_part,
     steer_turn,
@@ -40,6 +41,7 @@ from mainstay.operations.input_submission import (
 from mainstay.operations.operation import EVERYWHERE, Count, Name, Operation, PageSize, SessionName
 from mainstay.operations.operation_entry import OperationEntry, Route
 from mainstay.operations.runtime_protocols import Runtime
+from mainstay.operations.secret_visibility import SecretVisibility, redact_event_stream, redact_reply
 
 IMPORT_BATCH = 5_000
 IMPORT_MAX = 100_000
@@ -121,6 +123,7 @@ class Prompt(Operation[Reply | Accepted], frozen=True, kw_only=True):
     wait: bool = True  # False: return as soon as the prompt is on disk
     tools: Annotated[tuple[ClientTool, ...], Meta(max_length=128)] | None = None  # tools that the client runs itself
     sender: Name = ""  # the speaker's name; only the owner may choose it
+    shared: bool = False  # not only the sender reads the answer: it contains no secret, even if asked for one
 
 
 class Steer(Operation[Accepted], frozen=True, kw_only=True):
@@ -131,6 +134,7 @@ class Steer(Operation[Accepted], frozen=True, kw_only=True):
     parts: InputParts | None = None
     id: Name = ""
     sender: Name = ""
+    shared: bool = False  # as for a prompt
 
 
 class Abort(Operation[AbortResult], frozen=True, kw_only=True):
@@ -232,7 +236,8 @@ async def submit_prompt(caller: Caller, request: Prompt) -> tuple[str, PendingRe
         await offer_client_tools(runtime, key, request.tools)
     subscription = Subscription(runtime.services.hub, key)
     try:
-        return key, await accept_prompt(runtime, key, parts, id=request.id, sender=sender), subscription
+        accept = accept_shared_prompt if request.shared else accept_prompt
+        return key, await accept(runtime, key, parts, id=request.id, sender=sender), subscription
     except BaseException:
         subscription.close()
         raise
@@ -244,10 +249,14 @@ async def prompt(caller: Caller, request: Prompt) -> Reply | Accepted:
     key = caller.session_key(request.session, sender)
     if request.tools is not None:
         await offer_client_tools(runtime, key, request.tools)
-    pending = await accept_prompt(runtime, key, parts, id=request.id, sender=sender)
+    accept = accept_shared_prompt if request.shared else accept_prompt
+    pending = await accept(runtime, key, parts, id=request.id, sender=sender)
     if not request.wait:
         return await _build_accepted(runtime, key, request.session, pending)
-    return await asyncio.shield(pending.reply)  # others may wait for the same reply, and the turn goes on anyway
+    reply = await asyncio.shield(pending.reply)  # others may wait for the same reply, and the turn goes on anyway
+    if not caller.principal.person:
+        return reply
+    return await redact_reply(caller, await runtime.lanes.get(key).load_session(), reply)
 
 
 async def stream_prompt(caller: Caller, request: Prompt, *, include_drafts: bool = True) -> EventStream:
@@ -272,7 +281,7 @@ async def steer(caller: Caller, request: Steer) -> Accepted:
     parts, sender = build_input_parts(request), resolve_sender(caller, request)
     runtime = await caller.runtime()
     key = caller.session_key(request.session, sender)
-    pending = await steer_turn(runtime, key, parts, id=request.id, sender=sender)
+    pending = await steer_turn(runtime, key, parts, id=request.id, sender=sender, shared=request.shared)
     return await _build_accepted(runtime, key, request.session, pending)
 
 
@@ -297,7 +306,8 @@ async def submit_tool_result(caller: Caller, request: SubmitToolResult) -> Reply
         return await _build_accepted(
             await caller.runtime(), caller.session_key(request.session), request.session, pending
         )
-    return await asyncio.shield(pending.reply)
+    session = await (await caller.runtime()).lanes.get(caller.session_key(request.session)).load_session()
+    return await redact_reply(caller, session, await asyncio.shield(pending.reply))
 
 
 async def stream_tool_result(caller: Caller, request: SubmitToolResult, *, include_drafts: bool = True) -> EventStream:
@@ -354,8 +364,14 @@ async def import_messages(
 async def read_events(caller: Caller, request: ReadEvents) -> EventPage:
     key, _ = await caller.find_session(request.session)
     page = await read_page(caller, key, request.after, request.limit)
+    visibility = SecretVisibility(caller)
     events = [
-        JournalEvent(sequence=record.seq, at=record.at, event=cast(DurableEvent, record.event)) for record in page
+        JournalEvent(
+            sequence=record.seq,
+            at=record.at,
+            event=cast(DurableEvent, await visibility.redact_others(record.event, key)),
+        )
+        for record in page
     ]
     return EventPage(events=events, next=page[-1].seq if len(page) == request.limit else None)
 
@@ -374,7 +390,7 @@ async def stream_live_events(caller: Caller, request: WatchEvents) -> EventStrea
         raise NotAllowed("events of all sessions are for administrators of the workspace, with the scope 'read'")
     key = caller.session_key(request.session) if request.session else None
     events = watch_live(caller.source, key)
-    return EventStream(events if caller.can_see_all else _show_events(caller, events))
+    return EventStream(redact_event_stream(caller, events) if caller.can_see_all else _show_events(caller, events))
 
 
 async def _show_events(caller: Caller, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:

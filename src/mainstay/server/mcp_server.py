@@ -127,7 +127,7 @@ class McpServer:
                 ended = await self.turns.run(session or self._client.new_session(), prompt, on_progress)
                 return self._format_run_result(ended)
             case SteerToolArguments(session=session, text=text):
-                await self._operations.execute(turns.Steer(session=session, text=text))
+                await self._operations.execute(turns.Steer(session=session, text=text, shared=True))
                 return _build_result(SteerToolResult(session), f"Added to {session}.")
             case AbortToolArguments(session=session):
                 try:

@@ -113,7 +113,7 @@ class _McpTurn:
         self._approval: ApprovalAsked | None = None
 
     async def follow(self, client: OperationClient) -> EndedTurn:
-        stream = client.open_stream(Prompt(session=self._session, text=self._prompt))
+        stream = client.open_stream(Prompt(session=self._session, text=self._prompt, shared=True))
         async with closing_stream(stream) as events:
             async for event in events:
                 self._handle_event(event)

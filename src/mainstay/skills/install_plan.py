@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from mainstay.skills.frontmatter import SkillRefused, parse_lenient, read_skill_
 from mainstay.skills.lock_file import SkillLockEntry, check_skill_name, locked_state, read_lock
 from mainstay.skills.security_scan import SkillFinding, is_script, scan_skill
 from mainstay.skills.skill import Skill, SkillTrigger, read_skill
+from mainstay.skills.skill_fetcher import UnpackedSkill
 from mainstay.trust.guards.line_escaping import one_line
 
 STORED_FILES_MAX = 500  # file hashes of one skill in the lock, to report what changed
@@ -59,14 +60,16 @@ class SkillInstallPlan(msgspec.Struct, frozen=True, kw_only=True):
         return [finding for finding in self.findings if finding.level == "danger"]
 
 
-def plan_install(folder: Path, skills_folder: Path, *, source: str, folder_name: str = "") -> SkillInstallPlan:
+def plan_install(
+    folder: Path, skills_folder: Path, *, source: str, folder_name: str = "", omitted_links: Sequence[str] = ()
+) -> SkillInstallPlan:
     """Plan the installation of the skill in a folder, without changing anything.
 
-    `folder_name` is the folder's original name. Raises ConfigError if the skill cannot be installed at all.
+    `folder_name` is the folder's original name; `omitted_links` are the links that it had there: without them the skill
+    would be incomplete. Raises ConfigError if the skill cannot be installed at all.
     """
     try:
-        skill, _ = read_skill(str(folder))
-        _check_name(folder, skill)
+        skill = _read_installable(folder, omitted_links)
     except (SkillRefused, ConfigError) as error:
         prefix = f"{folder_name}: " if folder_name else ""
         raise ConfigError(f"{one_line(source)} cannot be installed: {one_line(prefix)}{error}") from None
@@ -90,13 +93,52 @@ def plan_install(folder: Path, skills_folder: Path, *, source: str, folder_name:
     )
 
 
-def _check_name(folder: Path, skill: Skill) -> None:
-    """Require a valid name in the header: the fallback would be the folder's name, which is a temporary one here."""
+class SkippedSkill(msgspec.Struct, frozen=True):
+    """A skill of a source that is not installed with the others, and why."""
+
+    name: str
+    reason: str
+
+
+def plan_all_installs(
+    unpacked: Sequence[UnpackedSkill], skills_folder: Path, *, source: str, force: bool = False
+) -> tuple[list[SkillInstallPlan], list[SkippedSkill]]:
+    """Plan the installation of all skills of a source that can be installed, and return the others with the reason.
+
+    So one skill that looks dangerous does not make the owner accept the dangers of all (`force`). Of identical copies
+    one is planned. Raises ConfigError if no skill can be installed.
+    """
+    plans: list[SkillInstallPlan] = []
+    skipped: list[SkippedSkill] = []
+    for new in unpacked:
+        try:
+            _read_installable(new.folder, new.omitted_links)
+        except (SkillRefused, ConfigError) as error:
+            skipped.append(SkippedSkill(new.folder_name, str(error)))
+            continue
+        plan = plan_install(new.folder, skills_folder, source=source, folder_name=new.folder_name)
+        if plan.dangers and not force:
+            skipped.append(SkippedSkill(plan.name, f"it looks dangerous: {plan.dangers[0]}"))
+        elif (plan.name, plan.digest) not in [(other.name, other.digest) for other in plans]:
+            plans.append(plan)
+    if not plans:
+        name, reason = skipped[0].name, skipped[0].reason
+        raise ConfigError(f"no skill of {one_line(source)} can be installed; {one_line(name)}: {reason}")
+    return plans, skipped
+
+
+def _read_installable(folder: Path, omitted_links: Sequence[str]) -> Skill:
+    """Read a skill and require a complete folder and a valid name in the header: the fallback would be the folder's
+    name, which is a temporary one here. Raises SkillRefused or ConfigError."""
+    if omitted_links:
+        raise ConfigError(f"{one_line(omitted_links[0])} is a link, not a regular file")
+    skill, _ = read_skill(str(folder))
     name = parse_lenient(read_skill_file(str(folder))).fields.get("name")
     if not isinstance(name, str) or not name.strip():
         raise ConfigError("it has no name")
     check_skill_name(unicodedata.normalize("NFKC", name.strip()))
     assert skill.name == unicodedata.normalize("NFKC", name.strip()), "a sound name is kept"
+    return skill
 
 
 def compare_with_entry(entry: SkillLockEntry, skills_folder: Path) -> SkillInstallPlan:

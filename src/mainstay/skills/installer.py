@@ -31,7 +31,9 @@ from mainstay.skills.frontmatter import SkillRefused
 from mainstay.skills.install_plan import (
     ExistingSkill,
     SkillInstallPlan,
+    SkippedSkill,
     compare_with_entry,
+    plan_all_installs,
     plan_install,
     short_digests,
 )
@@ -52,11 +54,13 @@ from mainstay.trust.guards.line_escaping import one_line
 __all__ = [
     "ExistingSkill",
     "SkillInstallPlan",
+    "SkippedSkill",
     "approve_changes",
     "copy_skill",
     "distrust_skill",
     "install_skills",
     "link_skill",
+    "plan_all_installs",
     "plan_approval",
     "plan_install",
     "remove_skill",

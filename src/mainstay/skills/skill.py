@@ -18,7 +18,7 @@ from mainstay.core.json_types import JsonMapping, ReadOnlyJson
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.skills.frontmatter import SkillRefused, normalise_name, parse_lenient, read_skill_file
 from mainstay.skills.keyword_matcher import parse_keywords
-from mainstay.skills.validator import find_problems
+from mainstay.skills.validator import DESCRIPTION_CHARS_MAX, find_problems
 
 __all__ = ["Skill", "SkillRefused", "SkillTrigger", "normalise_name", "read_skill"]
 
@@ -91,10 +91,12 @@ def _parse_name(fields: JsonMapping, folder_name: str) -> str:
 
 
 def _parse_description(fields: JsonMapping) -> str:
-    """Return the description, without which a model cannot choose the skill. Raises SkillRefused."""
+    """Return the description, without which a model cannot choose the skill. It is in the instructions of every
+    session, so a longer one than the format allows is truncated. Raises SkillRefused."""
     match fields.get("description"):
         case str(text) if text.strip():
-            return text.strip()
+            text = text.strip()
+            return text if len(text) <= DESCRIPTION_CHARS_MAX else f"{text[: DESCRIPTION_CHARS_MAX - 1].rstrip()}…"
     raise SkillRefused("The header of SKILL.md has no description that is a text.")
 
 

@@ -25,7 +25,7 @@ from mainstay.trust.guards.line_escaping import one_line
 DOWNLOAD_BYTES_MAX = 50 * 1024 * 1024
 DOWNLOAD_TIMEOUT_S = 300.0
 ARCHIVE_LIMITS = ArchiveLimits(archive_bytes_max=DOWNLOAD_BYTES_MAX)
-DEPTH_MAX = 3
+DEPTH_MAX = 5
 SKILLS_MAX = 1_000
 LISTED_NAMES_MAX = 40
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -38,6 +38,7 @@ class UnpackedSkill(msgspec.Struct, frozen=True):
 
     folder: Path
     folder_name: str = ""
+    omitted_links: tuple[str, ...] = ()  # paths in the folder that were links; such a skill is not installed
 
 
 def is_url(source: str) -> bool:
@@ -53,15 +54,23 @@ def open_source(location: str, archive: Path | None = None) -> Iterator[list[Unp
     with TemporaryDirectory(prefix="mainstay-skill-") as folder:
         source = archive if archive is not None else _resolve_path(location)
         root = Path(folder) / "new"
+        links: list[str] = []
         if _is_single_file(source):
             root.mkdir(mode=0o755)
             (root / SKILL_FILE_NAMES[0]).write_bytes(source.read_bytes())
         else:
-            unpack_package(source, root, ARCHIVE_LIMITS, shown_as=location)
+            unpack_package(source, root, ARCHIVE_LIMITS, shown_as=location, omitted_links=links)
         skills = find_skills(root, location)
         if source.is_dir() and skills[0].folder == root:
             skills = [UnpackedSkill(root, source.name)]
-        yield skills
+        yield [_add_omitted_links(skill, root, links) for skill in skills]
+
+
+def _add_omitted_links(skill: UnpackedSkill, root: Path, links: Sequence[str]) -> UnpackedSkill:
+    """Return the skill with the links of its own folder. Links elsewhere in the source do not concern it."""
+    own = [path for link in links if (path := root / link).is_relative_to(skill.folder)]
+    paths = tuple(str(path.relative_to(skill.folder)) for path in own)
+    return msgspec.structs.replace(skill, omitted_links=paths)
 
 
 def _resolve_path(location: str) -> Path:

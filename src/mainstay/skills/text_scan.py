@@ -31,7 +31,7 @@ _HIDDEN_TEXT_FINDINGS = {
     "variation selectors": "has invisible characters that can carry a message",
 }
 _BASE64_RUN = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/]{24,8000}={0,2}(?![A-Za-z0-9+/=_-])")
-_DESCRIPTION = re.compile(r"^description:[ \t]{0,4}(.{0,4000}?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
+_DESCRIPTION = re.compile(r"^description:[ \t]{0,4}(.{0,4000}?(?=^\S|\Z)|.{4000})", re.DOTALL | re.MULTILINE)
 _ALLOWED_TOOLS = re.compile(r"^allowed-tools:[ \t]{0,4}(.{0,2000}?)(?=^\S|\Z)", re.DOTALL | re.MULTILINE)
 _UNRESTRICTED_SHELL = re.compile(
     r"(?:^|[\s,\[\"'-])(?:\*|Bash(?:\(\s{0,3}[*:]{1,3}\s{0,3}\))?|Shell|Terminal)(?=$|[\s,\]\"'])"

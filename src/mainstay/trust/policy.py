@@ -204,6 +204,15 @@ class Policy:
             return PolicyVerdict("deny", f"{verdict.reason} A sub-agent cannot ask for approval.", verdict.rule)
         return verdict
 
+    def is_sink(self, tool: Tool, arguments: object, context: ToolContext, cwd: str = "") -> bool:
+        """Return True if the call carries data out, or changes something that outlives the conversation."""
+        reach = _compute_call_reach(ToolInvocation(tool, arguments, cwd), self._confinement_of(tool), context)
+        return reach.sink or reach.leaves_workspace
+
+    def _confinement_of(self, tool: Tool) -> SandboxGuarantees:
+        """Return the sandbox's guarantees for a tool's commands; those of a developer's own tool run on the host."""
+        return self.confinement if getattr(tool, "runs_in_sandbox", False) else SandboxGuarantees()
+
     # --- rules ---------------------------------------------------------------------------------
 
     def _build_permissions(self, key: tuple[int, str, tuple[str, ...], bool], tool: Tool) -> _ToolPermissions:
@@ -218,7 +227,7 @@ class Policy:
         )
         foreign = bool(tool_origin(tool))
         executes = can_run_commands(tool)
-        confinement = self.confinement if getattr(tool, "runs_in_sandbox", False) else SandboxGuarantees()
+        confinement = self._confinement_of(tool)
         has_rules = any(share.deny or share.ask or share.allow for share in shares)
         free = not (has_rules or foreign or refused) and not (executes and not confinement.confined)
         permissions = _ToolPermissions(tool, shares, grants, refused, foreign, executes, confinement, free)
@@ -268,12 +277,7 @@ class Policy:
     def _decide_by_flow(
         self, permissions: _ToolPermissions, call: ToolInvocation, context: ToolContext, policy_context: PolicyContext
     ) -> PolicyVerdict:
-        reach = compute_reach(call.tool, call.arguments, context)
-        if call.script is not None:
-            reach = _join_reaches(
-                reach,
-                compute_script_reach(call.script, permissions.confinement, _start_folder(call), policy_context.cwd),
-            )
+        reach = _compute_call_reach(call, permissions.confinement, context)
         guarded = (
             call.script is not None and policy_context.tainted and permissions.confinement.protects_deletions
         )  # removals are held back under taint; checked paths are exempt by name, so that swapping a link gains nothing
@@ -391,6 +395,13 @@ def _choose_stricter(by_rules: PolicyVerdict, by_flow: PolicyVerdict) -> PolicyV
     return (
         msgspec.structs.replace(by_rules, protect_deletions=guarded, removable_paths=removable) if guarded else by_rules
     )
+
+
+def _compute_call_reach(call: ToolInvocation, confinement: SandboxGuarantees, context: ToolContext) -> CallDestinations:
+    reach = compute_reach(call.tool, call.arguments, context)
+    if call.script is None:
+        return reach
+    return _join_reaches(reach, compute_script_reach(call.script, confinement, _start_folder(call), call.cwd))
 
 
 def _join_reaches(first: CallDestinations, second: CallDestinations) -> CallDestinations:

@@ -16,6 +16,7 @@ from mainstay.core.session import Session
 from mainstay.trust.policy import PolicyContext, PolicyVerdict
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.dependencies import TurnDependencies, is_tainted
+from mainstay.turn.secret_display import CleanedInput, leaves, remove_secrets
 from mainstay.turn.tool_search import encode_catalogue_call
 from mainstay.turn.toolbox import PreparedCall, error_result
 
@@ -28,6 +29,7 @@ class CheckedCall(msgspec.Struct, frozen=True):
     context: ToolContext | None = None
     approval_verdict: PolicyVerdict | None = None  # set: the call needs approval first
     answer: ApprovalAnswered | None = None  # the answer to an earlier approval request for this call
+    cleaned: CleanedInput | None = None  # set: secrets were removed from the arguments, because the call leaves
 
     @property
     def can_run_in_parallel(self) -> bool:
@@ -46,12 +48,40 @@ class TurnScope(msgspec.Struct, frozen=True):
 
 
 def authorise_call(scope: TurnScope, call: ToolCall) -> CheckedCall:
-    """Decide whether the call may run, by its arguments, the policy and a person's answer."""
-    turn, dependencies = scope.turn, scope.dependencies
-    prepared = dependencies.tools.prepare(call)
+    """Decide whether the call may run, by its arguments, the policy and a person's answer. Secrets are removed from the
+    arguments of a call that leaves."""
+    prepared = scope.dependencies.tools.prepare(call)
     if isinstance(prepared, ToolResult):
         return CheckedCall(call, prepared)
     context = _build_tool_context(scope, call)
+    cleaned = _clean_leaving_call(scope, call, prepared, context)
+    if cleaned is None:
+        return _authorise_prepared(scope, call, prepared, context)
+    prepared = scope.dependencies.tools.prepare(msgspec.structs.replace(call, input=cleaned.input))
+    if isinstance(prepared, ToolResult):
+        return CheckedCall(call, prepared)
+    event = Guarded("tool", "redacted", cleaned.kinds, call.id, turn=context.turn, step=context.step)
+    context.guard_events = (event,)
+    return msgspec.structs.replace(_authorise_prepared(scope, call, prepared, context), cleaned=cleaned)
+
+
+def _clean_leaving_call(
+    scope: TurnScope, call: ToolCall, prepared: PreparedCall, context: ToolContext
+) -> CleanedInput | None:
+    """Return the arguments without secrets if there are some in them and the call leaves; else None."""
+    trust = scope.dependencies.trust
+    cleaned = remove_secrets(trust.guards, scope.session, call) if trust.guards is not None else None
+    if cleaned is None:
+        return None
+    cwd = trust.cwd(scope.session.key)
+    return cleaned if leaves(trust.policy, prepared.tool, prepared.arguments, context, cwd) else None
+
+
+def _authorise_prepared(
+    scope: TurnScope, call: ToolCall, prepared: PreparedCall | ToolResult, context: ToolContext
+) -> CheckedCall:
+    turn, dependencies = scope.turn, scope.dependencies
+    assert isinstance(prepared, PreparedCall)
     if isinstance(prepared.tool, ClientToolAdapter):
         return _authorise_client_call(scope, call, prepared, context)
     policy = dependencies.trust.policy
@@ -70,7 +100,7 @@ def authorise_call(scope: TurnScope, call: ToolCall) -> CheckedCall:
     match verdict.decision:
         case "deny":
             denied = Guarded("policy", "denied", call_id=call.id, note=verdict.reason, turn=turn.turn, step=turn.step)
-            context.guard_events = (denied,)
+            context.guard_events = (*context.guard_events, denied)
             return CheckedCall(call, error_result(call, f"Not allowed: {verdict.reason}"), context)
         case "ask" if answer is None:
             return CheckedCall(call, prepared, context, approval_verdict=verdict)
@@ -164,7 +194,7 @@ def build_approval_request(scope: TurnScope, checked: CheckedCall) -> ApprovalAs
         hashlib.sha256(f"{scope.session.key}\n{call.id}\n{digest}".encode()).hexdigest()[:10],
         call.id,
         checked.prepared.tool.name,
-        checked.prepared.inner_input or call.input,
+        checked.prepared.inner_input or (checked.cleaned.input if checked.cleaned is not None else call.input),
         why=verdict.reason,
         digest=digest,
         expires=dependencies.trust.now_ms() + round(dependencies.limits.approval_expires_s * 1000),
@@ -201,9 +231,12 @@ def _find_refusal(scope: TurnScope, call: ToolCall, answer: ApprovalAnswered) ->
 
 
 def note_changed_input(checked: CheckedCall, result: ToolResult) -> ToolResult:
-    """Prefix the result with a note if a person changed the arguments, so that the model knows what ran."""
+    """Prefix the result with a note if the arguments were changed, so that the model knows what ran."""
     if checked.answer is None or checked.answer.input is None:
-        return result
+        if checked.cleaned is None:
+            return result
+        note = f"[Secrets were removed from this call before it ran: {', '.join(checked.cleaned.kinds)}]"
+        return msgspec.structs.replace(result, content=f"{note}\n{result.content}")
     note = f"[The person changed this call before it ran, to {checked.answer.input}]"
     return msgspec.structs.replace(result, content=f"{note}\n{result.content}")
 

@@ -29,6 +29,7 @@ from mainstay.core.session import Session
 from mainstay.trust.guards.redaction import RedactionStream
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import TurnDependencies
+from mainstay.turn.secret_display import open_answer_stream
 
 CHECKPOINT_SLOTS = 20  # instants of a period that the checkpoints of all streams are aligned to
 
@@ -173,7 +174,18 @@ def _repair_surrogates(text: str) -> str:
 class ModelCallEnvironment:
     """The collaborators that the model calls of one turn share."""
 
-    __slots__ = ("control", "emit", "guards", "limits", "provider", "provisional", "recorder", "session", "turn")
+    __slots__ = (
+        "control",
+        "emit",
+        "guards",
+        "limits",
+        "provider",
+        "provisional",
+        "recorder",
+        "session",
+        "state",
+        "turn",
+    )
 
     def __init__(
         self,
@@ -185,6 +197,7 @@ class ModelCallEnvironment:
     ) -> None:
         assert session.open_turn is not None
         self.session = session.key
+        self.state = session
         self.turn = session.open_turn.turn
         self.provider = dependencies.provider
         self.limits = dependencies.limits
@@ -353,7 +366,9 @@ class _RedactingOutput:
         guards = self._environment.guards
         self._current_kind, self._stream = kind, None
         if kind and guards is not None:  # created on first output: by then every API key in use is known
-            self._stream = guards.open_answer_stream() if kind == "text" else guards.open_thinking_stream()
+            self._stream = (
+                open_answer_stream(guards, self._environment.state) if kind == "text" else guards.open_thinking_stream()
+            )
 
     def _accept_text(self, text: str) -> None:
         if not text:

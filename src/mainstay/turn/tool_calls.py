@@ -150,7 +150,9 @@ async def _run_call(
     call, prepared, context = checked.call, checked.prepared, checked.context
     session, step, emit = state.scope.session.key, turn.step, state.scope.emit
     if emit.has_watchers and checked.approval_verdict is None:  # watchers see every call with its final arguments
-        input = checked.answer.input if checked.answer is not None and checked.answer.input is not None else call.input
+        input = checked.cleaned.input if checked.cleaned is not None else call.input
+        if checked.answer is not None and checked.answer.input is not None:
+            input = checked.answer.input
         emit(ToolCallReady(call.id, call.name, input, session=session, turn=turn.turn, step=step))
     if (refusal := _find_limit_refusal(state, turn, call)) is not None:
         return error_result(call, refusal)

@@ -76,6 +76,7 @@ async def test_a_file_that_appears_is_a_prompt_and_goes_to_done(tmp_path: Path) 
         [run] = await ran(one, "after")
         assert (run.result, run.outcome, run.session) == ("fired", "answered", "s")
         assert [said.parts[0].text for said in await inputs(one, "s")] == ["first", "second"]  # type: ignore[union-attr]
+        assert all(said.shared for said in await inputs(one, "s")), "no person asked: the answer shows no secret"
     done = home / "events" / "done"
     assert {one.name for one in done.iterdir()} == {"before.json", "after.json"}
 

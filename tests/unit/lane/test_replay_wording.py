@@ -330,6 +330,7 @@ UNVERSIONED = {
     "turn/call_authorisation.py": {  # of tool results
         "Not allowed: {}",
         "[The person changed this call before it ran, to {}]",
+        "[Secrets were removed from this call before it ran: {}]",
     },
     "turn/answer_acceptance.py": {
         "no answer of the wanted shape came: {}",  # a failure

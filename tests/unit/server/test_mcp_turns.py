@@ -9,6 +9,7 @@ from support.serving import Operated, operated, until
 
 from mainstay import Agent
 from mainstay.core.errors import HomeTaken
+from mainstay.core.events import Received
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Aborted, Answered
 from mainstay.core.ports import StreamFinished, TextPiece
@@ -36,6 +37,14 @@ async def test_a_turn_is_streamed_to_its_end() -> None:
         ended = await offered.turns.run("s", "go", tell)
     assert heard[0] == "half ", "it was heard while the model still held back the rest"
     assert (ended.session, ended.turn, ended.outcome, ended.text) == ("s", 1, Answered(), "half an answer")
+
+
+async def test_the_host_is_not_a_person_who_is_shown_secrets() -> None:
+    async with operated(["fine"]) as (operations, offered):
+        await offered.turns.run("s", "what is the password?", quiet)
+        [received, *_] = [record.event for record in await operations.agent.sessions.records("s")]
+    assert isinstance(received, Received)
+    assert received.shared
 
 
 async def test_a_cancelled_request_aborts_its_turn() -> None:

@@ -16,8 +16,8 @@ import pytest
 from support.skills_lab import HEADER, skill_at, tarred, tree, zipped
 
 from mainstay.core.errors import ConfigError
-from mainstay.skills.installer import install_skills, plan_install
-from mainstay.skills.skill_fetcher import open_source
+from mainstay.skills.installer import SkillInstallPlan, install_skills, plan_all_installs, plan_install
+from mainstay.skills.skill_fetcher import UnpackedSkill, open_source
 
 SKILL = HEADER.format(name="deploy", description="Helps.", more="").encode()
 GOOD = ("deploy/SKILL.md", SKILL)
@@ -88,6 +88,10 @@ def lying_size() -> bytes:
     return first + head + packed + central + end
 
 
+def planned(skill: UnpackedSkill, folder: Path) -> SkillInstallPlan:
+    return plan_install(skill.folder, folder / "skills", source="x", omitted_links=skill.omitted_links)
+
+
 HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "zip slip": (lambda: with_zip("../../evil"), "leads out of the archive"),
     "zip slip in the middle": (lambda: with_zip("deploy/a/../../../evil"), "leads out of the archive"),
@@ -122,7 +126,39 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "tar link out": (lambda: tarred(GOOD, entry("deploy/l", tarfile.SYMTYPE, "/etc")), "is a link, not a regular file"),
     "tar link then through it": (
         lambda: tarred(GOOD, entry("deploy/l", tarfile.SYMTYPE, ".."), ("deploy/l/evil", b"x")),
+        "deploy/l occurs twice",
+    ),
+    "tar link elsewhere then through it": (
+        lambda: tarred(GOOD, entry("docs", tarfile.SYMTYPE, "/tmp"), ("docs/evil", b"x")),
+        "docs occurs twice",
+    ),
+    "tar file then a link in its place": (
+        lambda: tarred(GOOD, entry("deploy/SKILL.md", tarfile.SYMTYPE, "/etc/passwd")),
+        "occurs twice",
+    ),
+    "tar link then a file in its place": (
+        lambda: tarred(entry("deploy/SKILL.md", tarfile.SYMTYPE, "/etc/passwd"), GOOD),
+        "occurs twice",
+    ),
+    "tar link whose case collides": (
+        lambda: tarred(GOOD, entry("Deploy", tarfile.SYMTYPE, "/etc")),
+        "two names collide on some file systems",
+    ),
+    "tar link with a long target": (
+        lambda: tarred(GOOD, entry("deploy/l", tarfile.SYMTYPE, "../" * 60 + "etc")),
         "is a link, not a regular file",
+    ),
+    "tar skill folder that is a link": (
+        lambda: tarred(entry("deploy", tarfile.SYMTYPE, "/etc"), ("README.md", b"x")),
+        "there is no SKILL.md",
+    ),
+    "tar skill file that is a link": (
+        lambda: tarred(entry("deploy/SKILL.md", tarfile.SYMTYPE, "/etc/passwd"), ("README.md", b"x")),
+        "there is no SKILL.md",
+    ),
+    "tar link in the name of a path outside": (
+        lambda: tarred(GOOD, entry("../l", tarfile.SYMTYPE, "/etc")),
+        "leads out of the archive",
     ),
     "tar hard link": (
         lambda: tarred(GOOD, entry("deploy/h", tarfile.LNKTYPE, "/etc/passwd")),
@@ -149,7 +185,7 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
     "empty": (lambda: b"", "not a supported archive"),
     "nothing in it": (lambda: zipped({}), "there is no SKILL.md"),
     "no skill in it": (lambda: zipped({"README.md": "x"}), "there is no SKILL.md"),
-    "a skill too deep in it": (lambda: zipped({"x/a/b/c/d/SKILL.md": SKILL, "x/y": "z"}), "there is no SKILL.md"),
+    "a skill too deep in it": (lambda: zipped({"x/a/b/c/d/e/f/SKILL.md": SKILL, "x/y": "z"}), "there is no SKILL.md"),
 }
 
 
@@ -166,8 +202,8 @@ def test_a_hostile_archive_is_refused_and_nothing_is_written_anywhere_f33(
     archive.write_bytes(make())
     monkeypatch.chdir(tmp_path)
     before = tree(tmp_path)
-    with pytest.raises(ConfigError, match=why) as refused, open_source(str(archive)):
-        pass
+    with pytest.raises(ConfigError, match=why) as refused, open_source(str(archive)) as (one,):
+        planned(one, tmp_path)
     assert str(refused.value).isprintable()
     assert tree(tmp_path) == before
     assert os.listdir(scratch) == []
@@ -187,12 +223,78 @@ def test_an_archive_in_an_archive_is_not_opened_and_reported_f33(tmp_path: Path)
 def test_a_folder_with_links_pipes_or_devices_is_refused_f33(tmp_path: Path) -> None:
     folder = skill_at(tmp_path / "deploy")
     (folder / "key").symlink_to("/etc/passwd")
-    with pytest.raises(ConfigError, match="key is a link, not a regular file"), open_source(str(folder)):
-        pass
+    with pytest.raises(ConfigError, match="key is a link, not a regular file"), open_source(str(folder)) as (one,):
+        planned(one, tmp_path)
     (folder / "key").unlink()
     os.mkfifo(folder / "pipe")
     with pytest.raises(ConfigError, match="pipe is a special file, not a regular file"), open_source(str(folder)):
         pass
+
+
+def linked_zip() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("repo-main/plugins/ops/skills/deploy/SKILL.md", SKILL)
+        for name, target in (("repo-main/AGENTS.md", "CLAUDE.md"), ("repo-main/plugins/ops/out", "/etc")):
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o120777 << 16
+            archive.writestr(info, target)
+    return made.getvalue()
+
+
+def linked_tar(format: int) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", format=format) as archive:
+        info = tarfile.TarInfo("repo-main/plugins/ops/skills/deploy/SKILL.md")
+        info.size = len(SKILL)
+        archive.addfile(info, io.BytesIO(SKILL))
+        archive.addfile(entry("repo-main/AGENTS.md", tarfile.SYMTYPE, "CLAUDE.md"))
+        archive.addfile(entry("repo-main/plugins/ops/out", tarfile.SYMTYPE, "../" * 50 + "etc"))
+        archive.addfile(entry("repo-main/plugins/ops/hard", tarfile.LNKTYPE, "repo-main/AGENTS.md"))
+    return made.getvalue()
+
+
+def linked_folder(root: Path) -> Path:
+    skill_at(root / "plugins/ops/skills/deploy")
+    (root / "AGENTS.md").symlink_to("CLAUDE.md")
+    (root / "plugins/ops/out").symlink_to("/etc")
+    return root
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar gnu", "tar pax", "folder"])
+def test_links_outside_of_the_chosen_skill_are_left_out_and_it_is_installed(tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "source"
+    match kind:
+        case "zip":
+            source.write_bytes(linked_zip())
+        case "folder":
+            linked_folder(source)
+        case _:
+            source.write_bytes(linked_tar(tarfile.PAX_FORMAT if kind == "tar pax" else tarfile.GNU_FORMAT))
+    with open_source(str(source)) as (one,):
+        root = next(parent for parent in one.folder.parents if parent.name == "new")
+        assert not [path for path in root.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())]
+        assert one.omitted_links == ()
+        install_skills([planned(one, tmp_path)], tmp_path / "skills")
+    assert sorted(os.listdir(tmp_path / "skills" / "deploy")) == ["SKILL.md"]
+
+
+def test_of_a_repository_only_the_skill_with_a_link_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    for name in ("one", "two", "three"):
+        skill_at(root / "skills" / name, name)
+    skill_at(root / ".agents/skills/one", "one")  # the same again, for another program
+    (root / "skills/two/key").symlink_to("/etc/passwd")
+    (root / "skills/three/SKILL.md").write_text("no header")
+    with open_source(str(root)) as found:
+        plans, skipped = plan_all_installs(found, tmp_path / "skills", source="x")
+        assert [plan.name for plan in plans] == ["one"]
+        assert [(skill.name, skill.reason.split(": ")[0]) for skill in skipped] == [
+            ("three", "SKILL.md does not begin with a line of three hyphens (---) and a header."),
+            ("two", "key is a link, not a regular file"),
+        ]
+        with pytest.raises(ConfigError, match=r"no skill of x can be installed; three: SKILL\.md does not begin"):
+            plan_all_installs(found[2:], tmp_path / "skills", source="x")
 
 
 def test_a_pipe_or_a_missing_file_does_not_block(tmp_path: Path) -> None:

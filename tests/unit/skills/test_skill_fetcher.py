@@ -38,9 +38,10 @@ def test_a_repository_holds_many_and_what_is_deeper_is_not_looked_for(tmp_path: 
     for path in ("skills/one", "skills/two", "template", ".claude/skills/three"):
         skill_at(root / path, path.rpartition("/")[2])
     skill_at(root / "skills/one/examples/inner", "inner")  # a part of another
-    skill_at(root / "a/b/c/deep", "deep")
+    skill_at(root / "a/b/c/d/five", "five")
+    skill_at(root / "a/b/c/d/e/deep", "deep")
     skill_at(root / ".git/skills/hidden", "hidden")
-    found = [(called, called) for called in ("three", "one", "two", "template")]
+    found = [(called, called) for called in ("three", "five", "one", "two", "template")]
     assert names(root) == found
     assert names(packed(root, tmp_path / "repository.zip", top="repository-main/")) == found
 

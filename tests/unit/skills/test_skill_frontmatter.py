@@ -133,7 +133,7 @@ def test_a_skill_that_breaks_rules_is_used_and_they_are_named(tmp_path: Path) ->
     data = f"---\nname: Other Name\ndescription: {long}\nversion: 2\nallowed-tools:\n  - Read\n  - Bash(git:*)\n---\n"
     folder = written(tmp_path / "a", data)
     skill, _ = read_skill(folder)
-    assert (skill.name, skill.description) == ("Other Name", long)
+    assert (skill.name, skill.description) == ("Other Name", "y" * 1023 + "…")
     assert skill.allowed_tools == "Read, Bash(git:*)"
     said = " ".join(skill.warnings)
     assert "differs from the name of its folder" in said

@@ -22,7 +22,7 @@ from mainstay.io.fetch import parse_private_hosts
 from mainstay.io.package_installer import compute_digest
 from mainstay.skills import installer
 from mainstay.skills.allowed_tools import parse_allowed_tools
-from mainstay.skills.installer import SkillInstallPlan
+from mainstay.skills.installer import SkillInstallPlan, SkippedSkill
 from mainstay.skills.lock_file import SkillLockEntry, check_skill_name, read_lock
 from mainstay.skills.registry import AvailableSkill, SkillScope
 from mainstay.skills.skill import SkillRefused, read_skill
@@ -39,7 +39,7 @@ CONFIRMATION_NEEDED = "{} a skill needs confirmation; add --yes to confirm"
 def install(options: argparse.Namespace) -> int:
     skills = open_skills_folder(options)
     with _open_source_skills(skills, options.source) as source_skills:
-        plans = _plan_installation(source_skills, skills.folder, options)
+        plans, skipped = _plan_installation(source_skills, skills.folder, options)
         if not options.json:
             for plan in plans:
                 _print_plan(plan)
@@ -53,8 +53,10 @@ def install(options: argparse.Namespace) -> int:
         added = installer.install_skills(plans, skills.create_folder(), trusted=options.trust, force=options.force)
     if options.json:
         documents = [_build_document(plan, added[plan.name]) for plan in plans]
-        print_json({"ok": True, "folder": str(skills.folder), "skills": documents})
+        print_json({"ok": True, "folder": str(skills.folder), "skills": documents, "skipped": skipped})
         return 0
+    for skill in skipped:
+        print_note(f"{escape_line(skill.name)} was not installed: {escape_line(skill.reason)}")
     for plan in plans:
         print(f"{plan.name} was installed" + (" and trusted" if options.trust else ""))
     if not options.trust:
@@ -78,17 +80,23 @@ def _open_source_skills(skills: SkillsFolder, source: str) -> Iterator[list[Unpa
 
 def _plan_installation(
     source_skills: Sequence[UnpackedSkill], folder: Path, options: argparse.Namespace
-) -> list[SkillInstallPlan]:
-    """Plan the installation of the chosen skills, chosen by their own names or their folders' names."""
+) -> tuple[list[SkillInstallPlan], list[SkippedSkill]]:
+    """Plan the installation of the chosen skills, chosen by their own names or their folders' names. With --all, skills
+    that cannot be installed are skipped."""
     names = [_read_name(skill) for skill in source_skills]
     chosen = choose_skills(names, options.skill, choose_all=options.all, location=options.source)
     source = os.path.abspath(os.path.expanduser(options.source))
     if is_url(options.source):
         source = re.split("[?#]", options.source)[0]  # the query may contain a key
-    return [
-        installer.plan_install(source_skills[n].folder, folder, source=source, folder_name=source_skills[n].folder_name)
-        for n in chosen
+    if options.all and len(chosen) > 1:
+        return installer.plan_all_installs(source_skills, folder, source=source, force=options.force)
+    plans = [
+        installer.plan_install(
+            new.folder, folder, source=source, folder_name=new.folder_name, omitted_links=new.omitted_links
+        )
+        for new in (source_skills[n] for n in chosen)
     ]
+    return plans, []
 
 
 def _read_name(source_skill: UnpackedSkill) -> str:

@@ -18,7 +18,7 @@ def add_skills(commands: CommandGroup) -> None:
     install.add_argument("source", metavar="SOURCE", help=what)
     what = "if SOURCE has several skills: install this one; can be repeated"
     install.add_argument("--skill", metavar="NAME", action="append", default=[], help=what)
-    install.add_argument("--all", action="store_true", help="if SOURCE has several skills: install all")
+    install.add_argument("--all", action="store_true", help="if SOURCE has several skills: install all that can be")
     install.add_argument("--trust", action="store_true", help="treat its text as trusted; read it first")
     copy = _add_skill_name(commands.add_command("copy", "Copy a skill to another workspace.", "skill_install:copy"))
     about = "Link a skill into another workspace: edits show in both."

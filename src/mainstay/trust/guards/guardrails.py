@@ -5,7 +5,7 @@ They fail closed: if a guardrail raises, its text is withheld.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, overload
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from mainstay.core.errors import MainstayError
 from mainstay.trust.guards.delimiters import compute_delimiter, neutralise_markup
 from mainstay.trust.guards.injection_scanner import InjectionFinding, InjectionScanner
+from mainstay.trust.guards.owner_answer_stream import OwnerAnswerStream
 from mainstay.trust.guards.redaction import KNOWN_CHARS_MIN, RedactionStream, Redactor
 
 GuardMode = Literal["block", "flag", "off"]
@@ -76,6 +77,31 @@ class FailClosedRedactionStream(RedactionStream):
             return WITHHELD_NOTICE
 
 
+class _FailClosedOwnerStream(OwnerAnswerStream):
+    """Withholds the rest of the text if a filter raises."""
+
+    __slots__ = ("_has_failed",)
+
+    def __init__(self, always: Redactor, full: Redactor, is_in_data: Callable[[str], bool]) -> None:
+        super().__init__(always, full, is_in_data)
+        self._has_failed = False
+
+    def feed(self, piece: str) -> str:
+        return self._guard(lambda: super(_FailClosedOwnerStream, self).feed(piece))
+
+    def finish(self) -> str:
+        return self._guard(super().finish)
+
+    def _guard(self, step: Callable[[], str]) -> str:
+        if self._has_failed:
+            return ""
+        try:
+            return step()
+        except Exception:  # no text may pass unfiltered
+            self._has_failed = True
+            return WITHHELD_NOTICE
+
+
 class Guardrails:
     """All guardrails of one agent.
 
@@ -84,6 +110,7 @@ class Guardrails:
 
     def __init__(self, options: GuardrailOptions, key: bytes, known: Sequence[str]) -> None:
         self._options = options
+        self.redacts_secrets = options.secrets  # False: only those of the configuration are redacted
         self._key = key
         self._scanner = InjectionScanner(options.forbidden)
         self._permanent_secrets = tuple(known)
@@ -109,11 +136,18 @@ class Guardrails:
         known = [*self._permanent_secrets, *self._temporary_secrets]
         self._known_redactor = Redactor(known, secrets=False) if known else None
         self._output_redactor = Redactor(known, secrets=rules.secrets, pii=rules.pii)
+        self._secret_redactor = Redactor(known, secrets=rules.secrets)
+        self._owner_redactor = Redactor(known, secrets=False, pii=rules.pii)
 
     @property
     def redactor(self) -> Redactor:
         """Redacts all output: answers, logs, traces."""
         return self._output_redactor
+
+    @property
+    def secret_redactor(self) -> Redactor:
+        """Redacts secrets, but no PII: for the arguments of calls, such as the address of a mail."""
+        return self._secret_redactor
 
     def check_input(self, text: str) -> InjectionFinding | None:
         """Scan an input; the caller decides whether a finding blocks it or is only flagged. Raises GuardFailed."""
@@ -167,6 +201,11 @@ class Guardrails:
         """Open the redaction stream for an answer's text; None if redaction is off."""
         return FailClosedRedactionStream(self._output_redactor) if self._output_redactor.is_active else None
 
+    def open_owner_answer_stream(self, is_in_data: Callable[[str], bool]) -> RedactionStream:
+        """Open the redaction stream for an answer that may show secrets to the person who asked for them; those of the
+        configuration are redacted. `is_in_data` says whether an address occurs in the session's data."""
+        return _FailClosedOwnerStream(self._owner_redactor, self._secret_redactor, is_in_data)
+
     def open_thinking_stream(self) -> RedactionStream | None:
         """Open the redaction stream for thinking and tool arguments: known secrets only; None if there are none."""
         return FailClosedRedactionStream(self._known_redactor) if self._known_redactor is not None else None
@@ -174,6 +213,10 @@ class Guardrails:
     def redact_text(self, text: str) -> str:
         """Return a text for a log, without any secret."""
         return self._output_redactor.redact(text)[0]
+
+    def redact_secrets(self, text: str) -> str:
+        """Return a text without any secret, but with PII: for the audit log, which has names of people."""
+        return self._secret_redactor.redact(text)[0]
 
     @overload
     def redact_known(self, value: str) -> str: ...
