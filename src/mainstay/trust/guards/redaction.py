@@ -15,7 +15,12 @@ from urllib.parse import quote, quote_plus
 from mainstay.core.errors import ConfigError
 from mainstay.trust.guards import pii as personal
 from mainstay.trust.guards import secrets as secret
-from mainstay.trust.guards.redaction_pattern_compiler import CONTEXT_CHARS, RedactionPattern, build_prefix_expression
+from mainstay.trust.guards.redaction_pattern_compiler import (
+    CONTEXT_CHARS,
+    START_LOOKBACK_CHARS,
+    RedactionPattern,
+    build_prefix_expression,
+)
 from mainstay.trust.guards.secret_tables import TABLE_CONTEXT_CHARS, TableHeadings
 
 KNOWN_CHARS_MIN = 6
@@ -41,12 +46,12 @@ RedactionMatch = tuple[int, int, str]  # start, end and kind of a match; an empt
 class RedactionFilter:
     """Streaming filter that replaces every match of its patterns with `[redacted: kind]`."""
 
-    __slots__ = ("_find_start", "_held", "_is_holding", "_patterns_at", "_tail", "kinds")
+    __slots__ = ("_held", "_is_holding", "_patterns_at", "_search_start", "_tail", "kinds")
 
     def __init__(self, start: re.Pattern[str], patterns_at: Callable[[str, int], Sequence[RedactionPattern]]) -> None:
-        self._find_start = start.search
+        self._search_start = start.search
         self._patterns_at = patterns_at
-        self._tail = ""  # the end of the emitted text: a name before a secret decides about it
+        self._tail = "\n"  # the end of the emitted text: a name before a secret decides about it
         self._held = ""
         self._is_holding = False  # text is held back
         self.kinds: dict[str, None] = {}
@@ -54,7 +59,9 @@ class RedactionFilter:
     def feed(self, piece: str) -> str:
         if not self._is_holding:
             text = self._tail + piece
-            if self._find_start(text, len(self._tail)) is None:
+            known = len(self._tail)
+            begin = known - START_LOOKBACK_CHARS if known > START_LOOKBACK_CHARS else 0
+            if self._search_start(text, begin) is None:
                 self._tail = text[-CONTEXT_CHARS:]
                 return piece
         out = self._feed_held(piece)
@@ -73,12 +80,11 @@ class RedactionFilter:
         done = search_start = len(self._tail)
         out = []
         while True:
-            candidate = self._find_start(text, search_start)
-            if candidate is None:
+            start = self._find_start(text, search_start)
+            if start < 0:
                 out.append(text[done:])
                 done = len(text)
                 break
-            start = candidate.start()
             match = self._match_at(text, start, final)
             if match is None:
                 search_start = start + 1
@@ -95,6 +101,11 @@ class RedactionFilter:
                 break
         self._tail, self._held = text[max(0, done - self._context_chars(text, done)) : done], text[done:]
         return "".join(out)
+
+    def _find_start(self, text: str, position: int) -> int:
+        """Return where the next match may begin; -1 if nowhere."""
+        candidate = self._search_start(text, position)
+        return -1 if candidate is None else candidate.start()
 
     def _context_chars(self, text: str, end: int) -> int:
         """Return how much of the text up to `end` is needed to judge what follows."""
@@ -142,6 +153,9 @@ class SecretFormatFilter(RedactionFilter):
             self._key_chars, self._held, self._is_holding = -1, "", False
         return out
 
+    def _find_start(self, text: str, position: int) -> int:
+        return secret.find_start(text, position)
+
     def _context_chars(self, text: str, end: int) -> int:
         if text.find("|", max(0, end - TABLE_CONTEXT_CHARS), end) >= 0:
             return TABLE_CONTEXT_CHARS  # a table may go on
@@ -172,7 +186,7 @@ class SecretFormatFilter(RedactionFilter):
         self._held = text[end:]
         if self._key_chars >= 0:
             return ""
-        self._held, self._tail = "", text[max(0, end - CONTEXT_CHARS) : end]
+        self._held, self._tail = "", text[max(0, end - CONTEXT_CHARS) : end] or "\n"
         return self._filter_text(text[end:], final=final)
 
     def _find_match_end(self, text: str, end: int) -> int:

@@ -24,9 +24,6 @@ DASHED = "[A-Za-z0-9_-]"
 HEX = "[a-f0-9]"
 DIGIT = "[0-9]"
 
-# Asserts that the character just read begins a word; an escape before it (\n, %20) is not part of a word.
-_WORD_START = r"(?:(?<![A-Za-z0-9][\s\S])|(?<=\\[nrt][\s\S])|(?<=%[0-9A-Fa-f][0-9A-Fa-f][\s\S]))"
-
 
 class RedactionPattern:
     """A kind of secret or personal data.
@@ -146,7 +143,7 @@ def _open_expression(elements: Sequence[PatternElement]) -> str:
     return expression
 
 
-def _find_prefixes(elements: Sequence[PatternElement], depth: int = 6) -> tuple[str, ...]:
+def _find_prefixes(elements: Sequence[PatternElement], depth: int = 8) -> tuple[str, ...]:
     """Return all prefixes up to `depth` characters, as far as the elements determine them."""
     prefixes = [""]
     for element in elements:
@@ -176,22 +173,20 @@ def build_prefix_expression(prefixes: Sequence[str]) -> str:
     return alternatives[0] if len(alternatives) == 1 else f"(?:{'|'.join(alternatives)})"
 
 
-def build_start_expression(prefixes: Sequence[str], always: Sequence[str], digits: str) -> str:
-    """Return one expression for every possible start: `prefixes` at the start of a word, and `always` anywhere.
+START_LOOKBACK_CHARS = 3  # an escape before a word, %20
 
-    Every alternative begins with a literal, so that the search skips quickly; what follows is checked before the
-    costlier word boundary.
+
+def build_start_expression(prefixes: Sequence[str], separators: str, marks: Sequence[str], others: str) -> str:
+    """Return one expression for every possible start: prefixes at the start of a word, separators and marks anywhere.
+
+    A match begins with a character that is no letter or digit, so that the search skips words quickly. If its group 1
+    matched, that character is the start; otherwise the start is the word after the match. An escape before a word, such
+    as %20, is not a part of it. `others` are further expressions for what follows at the start of a word.
     """
-    tree: dict[str, set[str]] = {}
-    for prefix in prefixes:
-        tree.setdefault(prefix[0], set()).add(prefix[1:])
-    alternatives = [build_prefix_expression([literal]) for literal in always]
-    alternatives += [
-        rf"{re.escape(first)}(?=\Z|{build_prefix_expression(sorted(rest))}){_WORD_START}"
-        for first, rest in sorted(tree.items())
-    ]
-    alternatives += [f"{digit}(?={digits}){_WORD_START}" for digit in "0123456789"]
-    return "|".join(alternatives)
+    anywhere = "|".join(rf"(?<={re.escape(mark[0])})(?={build_prefix_expression([mark[1:]])}|\Z)" for mark in marks)
+    word = rf"(?=[A-Za-z0-9-])(?={build_prefix_expression(prefixes).removeprefix('(?:').removesuffix(')')}|{others})"
+    escape = r"(?<![\\%])|(?<=\\)[nrt]?|(?<=%)(?:[0-9A-Fa-f]{2})?"
+    return rf"[^A-Za-z0-9](?:(?:{escape}){word}|((?<=[{re.escape(separators)}])|{anywhere}))"
 
 
 def build_trie_expression(words: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from functools import cache
 
 from mainstay.trust.guards.redaction_pattern_compiler import (
     CONTEXT_CHARS,
+    START_LOOKBACK_CHARS,
     AnnouncedPattern,
     RedactionPattern,
     build_pattern,
@@ -30,7 +31,7 @@ from mainstay.trust.guards.secret_formats import FORMAT_PATTERNS
 
 # --- names ---------------------------------------------------------------------------------------
 
-_PASSWORD_NAME = r"(?i:pass(?:wor[dt]|wd|phrase|code)?|pwd|mot de passe|psk)"
+_PASSWORD_NAME = r"(?i:pass(?:wor[dt]|wd|phrase|code)?|pwd|mot de passe)"
 _KEY_NAME = (
     r"(?i:secret|token|cred(?:ential)?|(?:api|access|private|secret|account|auth|signing|encryption|service|master|license"
     r"|app|application|shared[_-]?access|storage|subscription|admin|write|ingest|client|webhook|session|jwt|hmac|aes)"
@@ -77,7 +78,7 @@ _ASSIGNMENT_PATTERNS = (
 )
 _QUOTE = optional('"', "'", "`", '\\"', "\\'")
 _VALUE = r"[^\s\"'`<>]"
-_AUTHORIZATION = re.compile(r"(?i:authorization|x-auth)\\?[\"'\]]{0,2}[ \t]{0,3}\Z")
+_AUTHORIZATION = re.compile(r"(?i:authorization)\\?[\"'\]]{0,2}[ \t]{0,3}\Z")
 _OTHER_SCHEME = re.compile(r"(?i)\b(?:bearer|basic)[ \t]")
 
 
@@ -113,18 +114,25 @@ def _accept_sentence(value: str, before: str) -> bool:
 
 
 _ADVERBS = (" now", " still", " currently", " set to", " changed to", " reset to", " set back to")
-_VERBS = frozenset(("is", "was", "to", "are"))
-_SUBJECT = rf"(?:({_PASSWORD_NAME})|({_KEY_NAME}))s?(?: (?:of|for|on|in) [\w@.' -]{{1,40}}?)?[\"'`*]{{0,2}} "
+_VERBS = frozenset(("is", "was", "to"))
+_SUBJECT = rf"(?:({_PASSWORD_NAME})|({_KEY_NAME}))s?[\"'`*]{{0,2}} "
 _SENTENCE_SUBJECT = re.compile(rf"{_SUBJECT}\Z")
-_SENTENCE = re.compile(rf"{_SUBJECT}(?:is|was|to|are)(?:{'|'.join(_ADVERBS)})?:?[ \t]{{1,3}}(?:([\"'`])|[*(]{{0,3}})\Z")
+_OWNER = r"(?:for|of|on|in) [\w@.' -]{1,40}? "
+_VERB = rf"(?:is|was|to)(?:{'|'.join(_ADVERBS)})?:?[ \t]{{1,3}}"
+_SENTENCE = re.compile(rf"{_SUBJECT}(?:{_OWNER})?{_VERB}(?:([\"'`])|[*(]{{0,3}})\Z")
 _SENTENCE_PATTERNS = (
     build_pattern(
         "password or key",
-        *(_VERBS, optional(*_ADVERBS), (":", 0, 1), ("[ \\t]", 1, 3)),
-        *(("[\"'`*(]", 0, 3), (_VALUE, 5, 256)),
+        *(_VERBS, optional(*_ADVERBS), (":", 0, 1), ("[ \\t]", 1, 3), ("[\"'`*(]", 0, 3), (_VALUE, 5, 256)),
         keep=5,
         check=_accept_sentence,
         of=AnnouncedPattern,
+    ),
+    AnnouncedPattern(
+        "password or key",
+        rf"({_OWNER}{_VERB}[\"'`*(]{{0,3}}+)({_VALUE}{{5,256}}+)(?!{_VALUE})",
+        rf"(?:f|fo|o|i)\Z|(?:for|of|on|in)(?:\Z| [\w@.' -]{{0,70}}:?[ \t]{{0,3}}[\"'`*(]{{0,3}}{_VALUE}{{0,256}}+\Z)",
+        _accept_sentence,
     ),
 )
 
@@ -259,7 +267,8 @@ _SCHEME_PATTERNS = (
 
 SECRET_PATTERNS: tuple[RedactionPattern, ...] = (*FORMAT_PATTERNS, *_SCHEME_PATTERNS)
 _SEPARATORS = "=:>|\t"
-_SENTENCE_STARTS = ("is ", "is:", "was ", "was:", "to ", "to:", "are ", "are:")
+_KEY_MARK = "-----B"
+_SENTENCE_STARTS = ("is", "was", "to", "for", "of", "on", "in")
 _FLAG_STARTS = ("-u", "-p", "-P", "-a", "-w", *(f"--{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"))
 
 
@@ -270,8 +279,8 @@ def patterns_at(text: str, start: int) -> tuple[RedactionPattern, ...]:
         return _patterns_at_separator(text, start, first)
     if first == "-":
         return _FLAG_PATTERNS
-    patterns = _BY_FIRST.get(first, ())
-    if first not in "iwtap":
+    patterns = _BY_BEGIN.get(text[start : start + 2]) or (_BY_BEGIN.get(first, ()) if start + 1 == len(text) else ())
+    if first not in "iwtpfo":
         return patterns
     before = text[max(0, start - CONTEXT_CHARS) : start]
     if first != "p":
@@ -286,30 +295,70 @@ def _patterns_at_separator(text: str, start: int, first: str) -> tuple[Redaction
     patterns: tuple[RedactionPattern, ...] = ()
     lowered = before.lower()
     if _has_secret_name(lowered):
-        if first in "=:" and "auth" in lowered and _AUTHORIZATION.search(before) is not None:
+        if first in "=:" and _AUTHORIZATION.search(before) is not None:
             patterns = _AUTHORIZATION_PATTERNS
         elif _SECRET_NAME.search(before) is not None or lowered.rstrip(" \t\"'").endswith("value"):
             patterns = _ASSIGNMENT_PATTERNS
     return _USERINFO_PATTERNS + patterns if first == ":" else patterns
 
 
-_BY_FIRST = {
-    first: tuple(pattern for pattern in SECRET_PATTERNS if first in (pattern.first_characters or "0123456789"))
-    for first in frozenset("0123456789").union(*(pattern.first_characters for pattern in SECRET_PATTERNS))
-}
+def _group_by_begin() -> dict[str, tuple[RedactionPattern, ...]]:
+    """Return the patterns by their first two characters, and by the first alone, which may be the end of a text."""
+    groups: dict[str, list[RedactionPattern]] = {}
+    for pattern in SECRET_PATTERNS:
+        prefixes = pattern.prefixes or [a + b for a in "0123456789" for b in "0123456789"]
+        for begin in dict.fromkeys(prefix[:size] for prefix in prefixes for size in (1, 2)):
+            groups.setdefault(begin, []).append(pattern)
+    return {begin: tuple(patterns) for begin, patterns in groups.items()}
+
+
+_BY_BEGIN = _group_by_begin()
+
+# The ends of names, by length, after which a sentence says the value: "password", "token", "secret", "api key", …
+_SENTENCE_NAMES = (
+    ("pwd",),
+    ("word", "wort", "sswd", "rase", "pass", "oken", "cret", "tial", "code", " key", "_key", "-key", "ikey"),
+)
 
 
 # One expression finds every position where a secret may begin. One that begins with digits is recognised by its colon.
 @cache
 def start_pattern() -> re.Pattern[str]:
     prefixes = [prefix for pattern in SECRET_PATTERNS for prefix in pattern.prefixes]
+    sentences = "|".join(map(_build_sentence_start, _SENTENCE_STARTS))
     return re.compile(
         build_start_expression(
-            [*prefixes, *_SENTENCE_STARTS, *_FLAG_STARTS, "password"],
-            always=(*_SEPARATORS, "-----B"),
-            digits=r"[0-9]{7,9}+:|[0-9]{0,9}+\Z",
+            [*prefixes, *_FLAG_STARTS, "password"],
+            _SEPARATORS,
+            marks=[_KEY_MARK],
+            others=rf"[0-9](?:[0-9]{{7,9}}+:|[0-9]{{0,9}}+\Z)|{sentences}",
         )
     )
+
+
+def _build_sentence_start(word: str) -> str:
+    """Return the expression for this word after a name such as `password`, or a part of it at the end of a text."""
+    after_name = "|".join(
+        rf"(?<=(?i:{'|'.join(names)}){end} {word})" for names in _SENTENCE_NAMES for end in ("", "[s\"'`*]")
+    )
+    expression = rf"(?=[ :]|\Z)(?:{after_name})"
+    for character in reversed(word[1:]):
+        expression = rf"(?:{character}{expression}|\Z)"
+    return f"{word[0]}{expression}"
+
+
+def find_start(text: str, position: int) -> int:
+    """Return the next position from `position` on where a secret may begin; -1 if there is none."""
+    search = start_pattern().search
+    at = max(0, position - START_LOOKBACK_CHARS)
+    while (match := search(text, at)) is not None:
+        at = match.start()
+        if at >= position and (match.lastindex or text[at] in _SEPARATORS or _KEY_MARK.startswith(text[at : at + 6])):
+            return at
+        if not match.lastindex and match.end() >= position:
+            return match.end()
+        at += 1
+    return -1
 
 
 # --- cheap check ---------------------------------------------------------------------------------
@@ -330,10 +379,10 @@ def may_contain_secret(text: str) -> bool:
         return True
     if _has_secret_name(text.lower()) or ("@" in text and "://" in text) or "-----BEGIN" in text:
         return True
-    return " -" in text and _SHORT_FLAG.search(text) is not None
+    return "-" in text and _SHORT_FLAG.search(text) is not None
 
 
-_SHORT_FLAG = re.compile(r" -(?:[upPaw]|-user)")
+_SHORT_FLAG = re.compile(r"-(?:[upPaw]|-user)")
 
 
 def _has_secret_name(lowered: str) -> bool:
@@ -345,6 +394,5 @@ def _has_secret_name(lowered: str) -> bool:
         or "key" in lowered
         or "pwd" in lowered
         or "cred" in lowered
-        or "auth" in lowered
-        or "psk" in lowered
+        or "authorization" in lowered
     )
