@@ -18,7 +18,7 @@ _FILLER_KINDS_MAX = 4
 
 _PLACEHOLDER = re.compile(
     r"your|example|placeholder|change.?me|replace|insert|dummy|redacted|sample|x{4,}|\*{3}|\.{3}|0{8,}|1234567|abcdef|"
-    r"todo|<|>|\$\{|\{\{|%\(|process\.env|environ|getenv|test_?key|fake|secret_here|my[-_]?secret|my[-_]?api|^\$|^%\w+%$",
+    r"todo|^<|>$|^\$|^\{\{|^%\(|^%\w+%$|process\.env|environ|getenv|test_?key|fake|secret_here|my[-_]?secret|my[-_]?api",
     re.IGNORECASE,
 )
 _COMMON_VALUES = frozenset(
@@ -28,7 +28,8 @@ _COMMON_VALUES = frozenset(
         *("optional", "hidden", "letmein", "changeit", "nil", "bool", "boolean", "number", "integer"),
     ]
 )
-_JOINED_WORDS = re.compile(r"[A-Za-z]+(?:[-_./][A-Za-z]+)+[-_./]?[0-9]{0,2}")
+_WORD = r"(?:[A-Z]{1,12}|[A-Z]?[a-z]{1,15}(?:[A-Z][a-z]{1,15}){0,4})"
+_JOINED_WORDS = re.compile(rf"{_WORD}(?:[-_./]{_WORD})+[-_./]?[0-9]{{0,2}}")
 _ADDRESS = re.compile(r"[a-z+]{2,12}://|\.{1,2}/|~/|[A-Za-z]:\\|@")
 _MEASURE = re.compile(
     r"[0-9]+-?(?:bits?|digits?|chars?|characters?|letters?|bytes?|days?|hours?|minutes?|words?|k?b|px|ms|%)\b"

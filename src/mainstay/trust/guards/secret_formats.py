@@ -116,6 +116,7 @@ _PREFIXED: tuple[tuple[str, str, str, int, int], ...] = (
     ("settlemint token", "sm_pat_ sm_aat_ sm_sat_", ALNUM, 16, 16),
     ("artifactory key", "AKCp", ALNUM, 60, 75),
     ("artifactory token", "cmVmd", ALNUM, 59, 59),
+    ("1password key", "A3-", "[A-Z0-9-]", 34, 38),
     ("1password token", "ops_eyJ", _BASE64, 200, 4000),
     ("bedrock key", "ABSK", _BASE64, 100, 280),
     ("bedrock key", "bedrock-api-key-", _BASE64, 20, 2000),

@@ -35,10 +35,16 @@ _PASSWORD_NAME = r"(?i:pass(?:wor[dt]|wd|phrase|code)?|pwd|mot de passe)"
 _KEY_NAME = (
     r"(?i:secret|token|cred(?:ential)?|(?:api|access|private|secret|account|auth|signing|encryption|service|master|license"
     r"|app|application|shared[_-]?access|storage|subscription|admin|write|ingest|client|webhook|session|jwt|hmac|aes)"
-    r"[ _-]?key)"
+    r"[ _-]?key|key)"
 )
-_NAME_END = r"(s|[_.-][A-Za-z0-9_.-]{0,24}|[A-Z][A-Za-z0-9]{0,24}|[0-9]{1,2})?\\?[\"'`*\]]{0,3}[ \t]{0,20}"
+_NAME_END = (
+    r"(s|[_.-][A-Za-z0-9_.-]{0,24}|[A-Z][A-Za-z0-9]{0,24}|[0-9]{1,2})?"
+    r"\\?[\"'`*\]]{0,3}(?:[ \t]?:?[ \t](?i:string|str))?[ \t]{0,20}[?.!+]{0,2}"
+)
 _SECRET_NAME = re.compile(rf"(?:({_PASSWORD_NAME})|({_KEY_NAME})){_NAME_END}\Z")
+_OTHER_KEY = re.compile(
+    r"(?i)(?:public|primary|foreign|cache|sort|partition|lookup|idempotency|routing|host|row|hash|object)[ _-]?\Z"
+)
 _METADATA_SUFFIX = re.compile(
     r"(?i)(?:name|id|url|uri|path|file|type|ref|arn|field|policy|length|count|hash|expiry|expires|ttl|version|label|"
     r"limit|size|prefix|header|hint|regex|pattern|class|provider|endpoint|algorithm|scope|usage|izer)s?\Z"
@@ -56,25 +62,44 @@ def _accept_named_value(value: str, before: str) -> bool:
         name = _SECRET_NAME.search(pair[1])
     if name is None or _METADATA_SUFFIX.search(name[3] or ""):
         return False
-    return is_password(value) if name[1] else is_key(value)
+    if name[1]:
+        return is_password(value)
+    if name[2].lower() == "key":  # one of many things, so its value must be long
+        return (
+            not name[3] and len(value) >= 20 and is_key(value) and not _OTHER_KEY.search(name.string[: name.start(2)])
+        )
+    return is_key(value)
 
 
 # --- assignments, headers, sentences -------------------------------------------------------------
+
+
+# `=`, `:=`, `::=`, `==`, `=>`, `:`, a cell, a tag, and the block scalars of YAML
+_ASSIGN = r"(?:>\s{0,20}+|(?::{1,3}=|={1,3}>?|[=:|\t])[ \t]{0,20}+(?:[|>][-+]?\r?\n[ \t]{0,20}+)?)"
+_ASSIGN_OPEN = r"[=:>|\t][=:>]{0,3}+[\s|>+-]{0,44}+"
 
 
 def _build_assignment_pattern(quote: str, value: str, after: str) -> RedactionPattern:
     """Build the pattern for `name = value`. Only the value is held and replaced; `check` examines the name."""
     return RedactionPattern(
         "password or key",
-        rf"((?::=|=>|[=:>|\t])[ \t]{{0,20}}+{quote})({value}{{6,2048}}+)(?!{value}){after}",
-        rf"[=:>|\t](?:\Z|[=>]?+[ \t]{{0,20}}+(?:\Z|\\?+\Z|{quote}{value}{{0,2048}}+\Z))",
+        rf"({_ASSIGN}{quote})({value}{{6,2048}}+)(?!{value}){after}",
+        rf"{_ASSIGN_OPEN}(?:\Z|\\?+\Z|{quote}{value}{{0,2048}}+\Z)",
         _accept_named_value,
     )
 
 
 _ASSIGNMENT_PATTERNS = (
-    _build_assignment_pattern(r"\\?[\"'`]", r"[^\s\"'`<>\\]", ""),
+    _build_assignment_pattern(r"\\?[\"'`]", r"[^\s\"'`\\]", ""),
     _build_assignment_pattern("", r"[^\s\"'`,;<>(){}\[\]\\&|]", r"(?![(\[])"),
+)
+_ARGUMENT_PATTERNS = (  # set("DB_PASSWORD", "value")
+    RedactionPattern(
+        "password or key",
+        r"([\"'],[ \t]{0,4}+[\"'])([^\s\"'`\\]{6,2048}+)(?![^\s\"'`\\])",
+        r"[\"'](?:\Z|,[ \t]{0,4}+(?:\Z|[\"'][^\s\"'`\\]{0,2048}+\Z))",
+        _accept_named_value,
+    ),
 )
 _QUOTE = optional('"', "'", "`", '\\"', "\\'")
 _VALUE = r"[^\s\"'`<>]"
@@ -279,6 +304,9 @@ def patterns_at(text: str, start: int) -> tuple[RedactionPattern, ...]:
         return _patterns_at_separator(text, start, first)
     if first == "-":
         return _FLAG_PATTERNS
+    if first in "\"'":
+        before = text[max(0, start - CONTEXT_CHARS) : start]
+        return _ARGUMENT_PATTERNS if _SECRET_NAME.search(before) is not None else ()
     patterns = _BY_BEGIN.get(text[start : start + 2]) or (_BY_BEGIN.get(first, ()) if start + 1 == len(text) else ())
     if first not in "iwtpfo":
         return patterns
@@ -330,7 +358,7 @@ def start_pattern() -> re.Pattern[str]:
         build_start_expression(
             [*prefixes, *_FLAG_STARTS, "password"],
             _SEPARATORS,
-            marks=[_KEY_MARK],
+            marks=[_KEY_MARK, '",', "',"],
             others=rf"[0-9](?:[0-9]{{7,9}}+:|[0-9]{{0,9}}+\Z)|{sentences}",
         )
     )
