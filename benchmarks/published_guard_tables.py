@@ -1,6 +1,6 @@
 """Recall and false alarms of the guards on the test tables of published scanners and on published attacks.
 
-Nothing of these projects is part of this repository: pass the folder with their checkouts. The tables are read, not run.
+Nothing of these projects is part of this repository: pass the folder of their checkouts. The tables are read, not run.
 
     python benchmarks/published_guard_tables.py FOLDER
 

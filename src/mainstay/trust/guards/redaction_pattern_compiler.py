@@ -77,7 +77,7 @@ class AnnouncedPattern(RedactionPattern):
         result = match(text, start)
         if result is None:
             return None
-        secret = result[2].rstrip(".,;:!?)*")
+        secret = result[2].rstrip(".,;:)*")
         before = text[max(0, start - CONTEXT_CHARS) : start]
         if not secret or (self.check is not None and not self.check(secret, before + result[1])):
             return None

@@ -36,6 +36,7 @@ _MEASURE = re.compile(
     r"|(?:base|sha|md|utf|aes|rsa|rot|bcrypt|argon|hs|rs)-?[0-9]+(?:\b|_)|[0-9.,:/-]+\Z",
     re.IGNORECASE,
 )
+_RANDOM_CHARS_MIN = 24
 _PASSWORD_SYMBOLS = "!@#$%^*+~?&"
 
 
@@ -85,6 +86,8 @@ def is_basic_credentials(secret: str) -> bool:
 def is_placeholder(value: str) -> bool:
     """Return True for a value that stands for another: a variable, a common word, a path, words in a row."""
     bare = value.rstrip(".:!?")
+    if len(bare) >= _RANDOM_CHARS_MIN and count_kind_changes(bare) >= len(bare) // 4 and is_no_filler(bare):
+        return False  # random, so a short word in it means nothing
     return (
         not any(c.isalnum() for c in bare)
         or bare.lower() in _COMMON_VALUES
@@ -101,10 +104,14 @@ def _is_path(value: str) -> bool:
     return _ADDRESS.match(value) is not None
 
 
+def _is_measure(value: str) -> bool:
+    return len(value) < _RANDOM_CHARS_MIN and _MEASURE.match(value) is not None
+
+
 def is_password(value: str) -> bool:
     """Return True for a value that is no word: letters and digits, or symbols among them."""
     bare = value.rstrip(".:!?")
-    if is_placeholder(value) or _MEASURE.match(value):
+    if is_placeholder(value) or _is_measure(value):
         return False
     letters, digits = any(c.isalpha() for c in bare), any(c.isdigit() for c in bare)
     symbols = any(c in _PASSWORD_SYMBOLS for c in bare)
@@ -114,7 +121,7 @@ def is_password(value: str) -> bool:
 def is_key(value: str) -> bool:
     """Return True for a value that looks like a generated key or token."""
     bare = value.rstrip(".:!?")
-    if len(bare) < 12 or is_placeholder(value) or _MEASURE.match(value) or entropy(bare) < 2.8:
+    if len(bare) < 12 or is_placeholder(value) or _is_measure(value) or entropy(bare) < 2.8:
         return False
     if not any(c.isalpha() for c in bare):
         return False

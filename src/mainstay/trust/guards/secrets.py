@@ -35,13 +35,13 @@ _PASSWORD_NAME = r"(?i:pass(?:wor[dt]|wd|phrase|code)?|pwd|mot de passe)"
 _KEY_NAME = (
     r"(?i:secret|token|cred(?:ential)?|(?:api|access|private|secret|account|auth|signing|encryption|service|master|license"
     r"|app|application|shared[_-]?access|storage|subscription|admin|write|ingest|client|webhook|session|jwt|hmac|aes)"
-    r"[ _-]?key|key)"
+    r"[ _-]?key)"
 )
 _NAME_END = (
     r"(s|[_.-][A-Za-z0-9_.-]{0,24}|[A-Z][A-Za-z0-9]{0,24}|[0-9]{1,2})?"
     r"\\?[\"'`*\]]{0,3}(?:[ \t]?:?[ \t](?i:string|str))?[ \t]{0,20}[?.!+]{0,2}"
 )
-_SECRET_NAME = re.compile(rf"(?:({_PASSWORD_NAME})|({_KEY_NAME})){_NAME_END}\Z")
+_SECRET_NAME = re.compile(rf"(?:({_PASSWORD_NAME})|({_KEY_NAME}|(?i:key))){_NAME_END}\Z")
 _OTHER_KEY = re.compile(
     r"(?i)(?:public|primary|foreign|cache|sort|partition|lookup|idempotency|routing|host|row|hash|object)[ _-]?\Z"
 )
