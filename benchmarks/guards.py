@@ -68,7 +68,7 @@ def measure_scanner() -> list[Row]:
         harmless = [text for text, text_held_out in benign() if text_held_out is held_out]
         detected = sum(scan_text(text) is not None for text in texts)
         false_alarms = sum(scan_text(text) is not None for text in harmless)
-        rows += build_quality_rows(f"scanner, {name}", detected, len(texts), false_alarms, len(harmless), (0.97, 0.85))
+        rows += build_quality_rows(f"scanner, {name}", detected, len(texts), false_alarms, len(harmless), (0.95, 0.9))
     return rows
 
 

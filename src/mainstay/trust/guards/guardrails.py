@@ -19,7 +19,6 @@ from mainstay.trust.guards.redaction import KNOWN_CHARS_MIN, RedactionStream, Re
 GuardMode = Literal["block", "flag", "off"]
 GuardAction = Literal["", "flagged", "blocked", "redacted", "neutralised"]
 
-SCANNED_CHARS_MAX = 32 * 1024
 LOOK_ALIKE_KIND = "call look-alike"
 WITHHELD_NOTICE = "[withheld: a guard failed]"
 TEMPORARY_SECRETS_MAX = 16
@@ -175,7 +174,7 @@ class Guardrails:
         if self._known_redactor is not None:
             content, kinds = self._known_redactor.redact(content)
             action = "redacted" if kinds else ""
-        finding = self._scanner.scan(self._scanned_part(content)) if self._options.tools != "off" else None
+        finding = self._scanner.scan(content) if self._options.tools != "off" else None
         if external:
             content, count = neutralise_markup(content)
             if count:
@@ -186,12 +185,6 @@ class Guardrails:
                 notice = f"The result was withheld: it looks like an attack ({', '.join(finding.kinds)})."
                 return CheckedResult(notice, kinds, "blocked")
         return CheckedResult(content, kinds, action)
-
-    def _scanned_part(self, content: str) -> str:
-        """Return the part of a result to scan: of a long one, unless results can be blocked, its beginning and end."""
-        if self._options.tools == "block" or len(content) <= SCANNED_CHARS_MAX:
-            return content
-        return f"{content[: SCANNED_CHARS_MAX * 3 // 4]}\n{content[-SCANNED_CHARS_MAX // 4 :]}"
 
     def compute_delimiter(self, call_key: str) -> str:
         """Return the delimiter of the data block that a call's result is shown in."""

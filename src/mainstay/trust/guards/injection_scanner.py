@@ -1,7 +1,8 @@
 """Prompt-injection scanner: detects text that tries to give the agent instructions.
 
 Most text is cleared by a cheap check for a few words. The rest is normalised and searched around the stems of known
-phrases. A text about attacks is not an attack: quotations and examples count for less.
+phrases. A long text is scanned in pieces, all of it. A text that quotes an attack is reported like the attack: no word
+nearby makes it harmless, because an attacker can write that word too.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from mainstay.trust.guards.injection_phrases import load_phrases, load_stem_inde
 from mainstay.trust.guards.text_normalisation import (
     LONG_RUN,
     RUN_TABLE,
-    SPACED_LETTERS,
     WORD_TABLE,
     find_hidden_text,
+    fold_letters,
+    has_encoded_lines,
+    may_be_spaced,
     normalise_text,
+    remove_markup_in_words,
+    split_into_pieces,
 )
 
 THRESHOLD = 0.55
 EXCERPT_CHARS = 160
 AROUND_CHARS = 220  # searched on each side of a stem
-OCCURRENCES_MAX = 200
 FORBIDDEN_MAX = 200
 FORBIDDEN_CHARS_MAX = 500
 FORBIDDEN_TEXT_CHARS_MAX = 256 * 1024
@@ -56,22 +60,51 @@ _UNUSUAL_CHARACTERS = re.compile(  # scripts with stems of their own, and look-a
 def is_suspicious(text: str) -> bool:
     """Return False for most text, after a cheap check of its words and of anything that could encode words."""
     data = text.encode("ascii", "replace")
-    if not load_trigger_words().isdisjoint(data.translate(WORD_TABLE).split()) or b"![" in data or b"<|" in data:
+    words = _split_words(data)
+    if not load_trigger_words().isdisjoint(words) or b"![" in data or b"<|" in data:
         return True
-    runs = data.translate(RUN_TABLE)
-    if (
-        LONG_RUN in runs
-        or SPACED_LETTERS in runs
-        or (b"&" in data and b"#" in data)
-        or (b"\\" in data and (b"\\x" in data or b"\\u" in data))
-    ):
+    if LONG_RUN in data.translate(RUN_TABLE):
         return True
-    if b"%" in data and (b"%20" in data or _ESCAPES.search(text)):
+    if len(_SINGLE_LETTERS.intersection(words)) >= _SPACED_MIN and may_be_spaced(data):
         return True
-    return not text.isascii() and _UNUSUAL_CHARACTERS.search(text) is not None
+    if b"&" in data and _ENTITY.search(text):
+        return True
+    if b"%" in data and (b"%20" in data or b"%25" in data or _ESCAPES.search(text)):
+        return True
+    if b"\\" in data and (b"\\x" in data or b"\\u" in data or b"\\U" in data):
+        return True
+    if b"0x" in data and data.count(b"0x") > 7:
+        return True
+    unmarked = remove_markup_in_words(text)
+    if unmarked is not None and _has_trigger_word(unmarked):
+        return True
+    if b"\n" in data and has_encoded_lines(text):
+        return True
+    return not text.isascii() and _has_unusual_letters(text)
 
 
-_ESCAPES = re.compile("(?:%[4-7][0-9A-Fa-f]){2}")
+def _split_words(data: bytes) -> list[bytes]:
+    if b"\\" in data:  # the escape of a line end is not a part of the word after it
+        data = data.replace(b"\\n", b"  ").replace(b"\\r", b"  ").replace(b"\\t", b"  ")
+    return data.translate(WORD_TABLE).split()
+
+
+def _has_trigger_word(text: str) -> bool:
+    return not load_trigger_words().isdisjoint(_split_words(text.encode("ascii", "replace")))
+
+
+def _has_unusual_letters(text: str) -> bool:
+    """Return True for scripts with stems of their own and look-alikes, and for a trigger word written with accents."""
+    if _UNUSUAL_CHARACTERS.search(text) is not None:
+        return True
+    return _ACCENTED.search(text) is not None and _has_trigger_word(fold_letters(text))
+
+
+_SINGLE_LETTERS = frozenset(bytes((code,)) for code in b"abcdefghijklmnopqrstuvwxyz")
+_SPACED_MIN = 5  # different single letters of a text that is examined for words written apart, or in hex
+_ESCAPES = re.compile("(?:%[2-7][0-9A-Fa-f]){2}")
+_ENTITY = re.compile("&(?:#|[a-zA-Z]{2,20};)")
+_ACCENTED = re.compile("[\u00c0-\u024f\u0250-\u02af\u1e00-\u1eff]")
 
 # --- full scan -----------------------------------------------------------------------------------
 
@@ -87,24 +120,15 @@ _IMPERATIVE_CONTEXT = re.compile(  # what may precede an imperative verb
     r"\s*[\"'`*(\[]*$"
 )
 _PERMISSIVE_CONTEXT = re.compile(
-    r"\b(?:you can|you may|safely|if you|feel free to|want to|can be|may be|should not|not|n't|never|if|unless|when)"
-    r"\s(?:\w+\s){0,2}$"
+    r"\b(?:you can|you may|safely|feel free to|want to|can be|may be|should not|not|n't|never"
+    r"|(?:if|unless|when) (?:you|we|they|it|users?|people))\s(?:\w+\s){0,2}$"
 )
-_ATTACK_DISCUSSION = re.compile(  # words of a text about attacks
-    r"prompt[- ]injection|injection (?:attack|attempt)|jailbreak(?:s|ing)? (?:attempt|attack|technique|prompt)"
-    r"|\bjailbreaks\b"
-    r"|attackers?\b(?!@)|adversar|malicious|\be\.g\.|for example|for instance|such as"
-    r"|(?:phrases?|strings?|text|words?|messages?|prompts?|sentences?|things|something|requests?) like"
-    r"|an example|examples? of"
-    r"|known as|classic|detect|scanner|guardrail|red[- ]team|vulnerab|\bcve-\d|owasp|research|\bpaper\b"
-    r"|defen[cs]e|mitigat"
-    r"|classifier|dataset|benchmark|test case|assert|\bpayloads?\b|tr(?:y|ies|ied|ying) to|attempts? to|asked it to"
-    r"|telling (?:the|an|it)|(?:instructs?|tells?|asks?) (?:the|an|a) (?:model|llm|ai|agent|assistant)"
-    r"|security (?:advisory|review)"
-    r"|we (?:block|flag|reject|filter)"
-    r"|should be (?:flagged|blocked|rejected)|threat|hacker"
+
+
+_STATEMENT_CONTEXT = re.compile(  # what precedes a verb that is not an imperative: a subject, an auxiliary, "to"
+    r"(?:\b(?:to|can|may|might|could|would|cannot|do|does|did|not|we|they|i|that|which|who|the|a|an|of|for|with|or)"
+    r"|n't|[a-rt-z]s|ing)\s(?:\w+ly\s)?$"
 )
-_CODE_CONTEXT = re.compile(r"(?:[\[(=,]\s?[rfb]?[\"']|`)$")  # inside a string literal, or marked as code
 
 
 class _ScannedText:
@@ -117,9 +141,7 @@ class _ScannedText:
     def windows(self, stems: frozenset[str]) -> list[tuple[int, int]]:
         """Return the ranges around all occurrences of these stems, merged where they overlap."""
         ranges: list[tuple[int, int]] = []
-        for position in sorted(position for stem in stems for position in self._find_occurrences(stem))[
-            :OCCURRENCES_MAX
-        ]:
+        for position in sorted(position for stem in stems for position in self._find_occurrences(stem)):
             start, end = max(0, position - AROUND_CHARS), position + AROUND_CHARS
             if ranges and start <= ranges[-1][1]:
                 ranges[-1] = ranges[-1][0], end
@@ -130,7 +152,7 @@ class _ScannedText:
     def _find_occurrences(self, stem: str) -> list[int]:
         positions: list[int] = []
         at = self.text.find(stem)
-        while at >= 0 and len(positions) < OCCURRENCES_MAX:
+        while at >= 0:
             positions.append(at)
             at = self.text.find(stem, at + len(stem))
         return positions
@@ -138,21 +160,21 @@ class _ScannedText:
     def compute_credibility(self, start: int, is_imperative: bool) -> float:
         """Return how far a phrase at this position is meant seriously (0 to 1), judged by the text around it."""
         before = self.text[max(0, start - 48) : start]
-        factor = 1.0
-        if is_imperative and not _IMPERATIVE_CONTEXT.search(before):
-            factor *= 0.45
-        elif is_imperative and _PERMISSIVE_CONTEXT.search(before):
-            factor *= 0.3
-        if _ATTACK_DISCUSSION.search(self.text, max(0, start - 240), start + 160):
-            factor *= 0.45
-        if _CODE_CONTEXT.search(before):
-            factor *= 0.5
-        return factor
+        if is_imperative and _PERMISSIVE_CONTEXT.search(before):
+            return 0.3
+        if is_imperative and _STATEMENT_CONTEXT.search(before) and not _IMPERATIVE_CONTEXT.search(before):
+            return 0.45
+        return 1.0
 
 
 def scan_text(text: str) -> InjectionFinding | None:
     """Return what `text` attempts; None if its score is below THRESHOLD."""
-    return _scan_fully(text) if is_suspicious(text) else None
+    best: InjectionFinding | None = None
+    for piece in split_into_pieces(text):
+        finding = _scan_fully(piece) if is_suspicious(piece) else None
+        if finding is not None and (best is None or finding.score > best.score):
+            best = finding
+    return best
 
 
 def _scan_fully(text: str) -> InjectionFinding | None:
@@ -162,14 +184,14 @@ def _scan_fully(text: str) -> InjectionFinding | None:
     for phrase in load_phrases():
         near = reading.present_stems & phrase.stems
         for start, end in reading.windows(near) if near else ():
-            match = phrase.expression.search(reading.text, start, end)
-            if match is None:
-                continue
-            weight = phrase.weight * reading.compute_credibility(match.start(), phrase.is_imperative)
-            if weight > weights.get(phrase.kind, 0.0):
-                weights[phrase.kind] = weight
-            if weight > best:
-                best, best_start = weight, match.start()
+            for match in phrase.expression.finditer(reading.text, start, end):
+                weight = phrase.weight * reading.compute_credibility(match.start(), phrase.is_imperative)
+                if weight > weights.get(phrase.kind, 0.0):
+                    weights[phrase.kind] = weight
+                if weight > best:
+                    best, best_start = weight, match.start()
+                if weight == phrase.weight:
+                    break  # the phrase cannot count for more
     tricks = find_hidden_text(text)
     if tricks:
         weights[HIDDEN_TEXT_KIND] = max(weights.get(HIDDEN_TEXT_KIND, 0.0), 0.6 if "tags" in tricks else 0.35)

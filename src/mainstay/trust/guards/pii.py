@@ -7,7 +7,7 @@ import ipaddress
 import re
 from functools import cache
 
-from mainstay.trust.guards.redaction_pattern_compiler import DIGIT, RedactionPattern, build_pattern
+from mainstay.trust.guards.redaction_pattern_compiler import DIGIT, MatchCheck, RedactionPattern, build_pattern, one_of
 
 _LOCAL = r"[A-Za-z0-9._%+-]"
 _VERSION = re.compile(r"(?i)(?:version|release|v|ver\.|==|>=|<=|~=|@|#)\s{0,3}\Z")
@@ -31,9 +31,10 @@ def _digits(text: str) -> str:
 
 
 def is_card(text: str, _: str = "") -> bool:
-    """Check the Luhn sum, the length and the first digit of a payment card number."""
+    """Check the Luhn sum, the length and the first digits of a payment card number."""
     digits = _digits(text)
-    if not 13 <= len(digits) <= 19 or digits[0] not in "3456" or len(set(digits)) < 2:
+    is_issued = digits[0] in "3456" or "2221" <= digits[:4] <= "2720"  # Mastercard has both
+    if not 13 <= len(digits) <= 19 or not is_issued or len(set(digits)) < 2:
         return False
     doubled = (sum(divmod(int(d) * 2, 10)) if i % 2 else int(d) for i, d in enumerate(reversed(digits)))
     return sum(doubled) % 10 == 0
@@ -49,9 +50,26 @@ def _is_phone(text: str, before: str = "") -> bool:
     )
 
 
-def _is_ssn(text: str, _: str = "") -> bool:
-    area, group, serial = text.split("-")
+def _is_phone_by_context(text: str, before: str = "") -> bool:
+    """Check a number without a leading plus or zero: a word such as `phone` must announce it."""
+    return _PHONE_WORD.search(before) is not None and 7 <= len(_digits(text)) <= 12 and len(set(_digits(text))) > 2
+
+
+_PHONE_WORD = re.compile(
+    r"(?i)\b(?:phones?|tel|telephone|telefon\w*|t[e\u00e9]l\w*|mobile?|m[o\u00f3]vil|cell(?:phone)?|handy|fax|call|dial|ring|sms"
+    r"|text|whatsapp|contact|number|nr|no)\b[ .:#]{0,4}(?:\w+ ){0,2}(?:is |at |on |me |to |us )?[ :#(+]{0,3}\Z"
+)
+
+
+def _is_ssn(text: str, before: str = "") -> bool:
+    digits = _digits(text)
+    area, group, serial = digits[:3], digits[3:5], digits[5:]
+    if "-" not in text and not _SSN_WORD.search(before):
+        return False  # with other separators, it is a number like any other
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+_SSN_WORD = re.compile(r"(?i)(?:\bssn|social security)\b\W{0,3}(?:\w+\W{1,3}){0,3}\Z")
 
 
 def _is_national_insurance_number(text: str, _: str = "") -> bool:
@@ -115,13 +133,18 @@ _IBAN = _IbanPattern(
 )
 
 
-def _build_phone_pattern(sign: str, area: str, gap: str, group: str) -> RedactionPattern:
-    """Build the pattern for groups of digits with gaps between them, after a plus or a zero."""
+_CARD_GAP = ("[ ._/\u00a0\u2009\u202f\u2010-\u2014-]", 0, 2)
+_GAP = " .()/\u00a0\u2009\u202f\u2010-\u2014-"  # between the groups of a phone number
+_SSN_GAP = ("[ .\u00a0\u2010-\u2013-]", 0, 1)
+
+
+def _build_phone_pattern(sign: str, area: str, gap: str, group: str, check: MatchCheck = _is_phone) -> RedactionPattern:
+    """Build the pattern for groups of digits with gaps between them, after a sign such as a plus or a zero."""
     return RedactionPattern(
         "phone number",
-        rf"()({sign}{area}+(?:{gap}+{group}+){{1,5}}+)(?![A-Za-z0-9])",
-        rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,5}}+[ .()/-]{{0,2}}+[0-9]?+\Z)",
-        _is_phone,
+        rf"()({sign}{area}+(?:{gap}+{group}+){{1,6}}+)(?![A-Za-z0-9])",
+        rf"{sign}(?:\Z|[0-9]{{1,4}}+(?:{gap}+{group}+){{0,6}}+[{_GAP}]{{0,2}}+[0-9]?+\Z)",
+        check,
     )
 
 
@@ -130,13 +153,13 @@ PII_PATTERNS: tuple[RedactionPattern, ...] = (
     _IBAN,
     build_pattern(
         "card number",
-        *((DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 1, 7)),
+        *((DIGIT, 4, 4), _CARD_GAP, (DIGIT, 4, 4), _CARD_GAP, (DIGIT, 4, 4), _CARD_GAP, (DIGIT, 1, 7)),
         check=is_card,
     ),
+    build_pattern("card number", (DIGIT, 4, 4), _CARD_GAP, (DIGIT, 6, 6), _CARD_GAP, (DIGIT, 4, 5), check=is_card),
     build_pattern(
-        "card number", (DIGIT, 4, 4), ("[ -]", 0, 1), (DIGIT, 6, 6), ("[ -]", 0, 1), (DIGIT, 5, 5), check=is_card
+        "social security number", (DIGIT, 3, 3), _SSN_GAP, (DIGIT, 2, 2), _SSN_GAP, (DIGIT, 4, 4), check=_is_ssn
     ),
-    build_pattern("social security number", (DIGIT, 3, 3), "-", (DIGIT, 2, 2), "-", (DIGIT, 4, 4), check=_is_ssn),
     build_pattern(
         "national insurance number",
         ("[A-CEGHJ-PR-TW-Z]", 2, 2),
@@ -145,13 +168,22 @@ PII_PATTERNS: tuple[RedactionPattern, ...] = (
         ("[A-D]", 1, 1),
         check=_is_national_insurance_number,
     ),
-    _build_phone_pattern(r"\+", r"[0-9]{1,4}", r"[ .()/-]{0,2}", r"[0-9]{1,4}"),
+    _build_phone_pattern(r"\+", r"[0-9]{1,4}", rf"[{_GAP}]{{0,2}}", r"[0-9]{1,4}"),
+    _build_phone_pattern(r"\(0", r"[0-9]{1,3}", rf"[{_GAP}]{{1,2}}", r"[0-9]{2,8}"),
+    _build_phone_pattern(r"\(", r"[1-9][0-9]{1,2}", rf"[{_GAP}]{{1,2}}", r"[0-9]{2,8}"),
     build_pattern(
         "phone number",
-        *(("[(]", 0, 1), (DIGIT, 3, 3), ("[) .-]", 1, 2), (DIGIT, 3, 3), ("[ .-]", 1, 1), (DIGIT, 4, 4)),
+        *(("[(]", 0, 1), (DIGIT, 3, 3), (f"[{_GAP}]", 1, 2), (DIGIT, 3, 3), (f"[{_GAP}]", 1, 1), (DIGIT, 4, 4)),
         check=_is_phone,
     ),
-    _build_phone_pattern("0", r"[1-9][0-9]{0,3}", r"[ /.-]{1,2}", r"[0-9]{2,8}"),
+    build_pattern(  # with the prefix of long-distance calls, 1-800-555-0100 and 8 (912) 345-67-89
+        "phone number",
+        *(one_of("18"), (f"[{_GAP}]", 1, 2), (DIGIT, 3, 3), (f"[{_GAP}]", 1, 2), (DIGIT, 3, 3)),
+        *((f"[{_GAP}]", 1, 1), (DIGIT, 2, 2), (f"[{_GAP}]", 0, 1), (DIGIT, 2, 2)),
+        check=_is_phone,
+    ),
+    _build_phone_pattern("00?", r"[1-9][0-9]{0,3}", rf"[{_GAP}]{{1,2}}", r"[0-9]{2,8}"),
+    _build_phone_pattern("", r"[1-9][0-9]{1,4}", rf"[{_GAP}]{{0,2}}", r"[0-9]{2,5}", _is_phone_by_context),
     build_pattern(
         "ip address", (DIGIT, 1, 3), *(e for _ in range(3) for e in (".", (DIGIT, 1, 3))), check=_is_public_ip_address
     ),

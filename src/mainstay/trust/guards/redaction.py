@@ -15,21 +15,29 @@ from urllib.parse import quote, quote_plus
 from mainstay.core.errors import ConfigError
 from mainstay.trust.guards import pii as personal
 from mainstay.trust.guards import secrets as secret
-from mainstay.trust.guards.redaction_pattern_compiler import CONTEXT_CHARS, RedactionPattern, build_prefix_expression
+from mainstay.trust.guards.redaction_pattern_compiler import (
+    CONTEXT_CHARS,
+    START_LOOKBACK_CHARS,
+    RedactionPattern,
+    build_prefix_expression,
+)
+from mainstay.trust.guards.secret_tables import TABLE_CONTEXT_CHARS, TableHeadings
 
 KNOWN_CHARS_MIN = 6
 KNOWN_MAX = 1000
 PEM_CHARS_MAX = 32 * 1024
 
+# what stands before each line of a quoted key: the marks of quotes, comments and strings, and line numbers
+_LINE_PREFIX = r"(?:\s|\\[rn]|[>#*|;%!/\"'+,]|-(?!----)|[0-9]{1,5}[:.|)])"
 _PEM = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?=(?:\s|\\[rn]){0,12}+(?:[A-Za-z0-9+/=]{20}|[A-Z][A-Za-z-]{2,20}: ))"  # a text about keys contains none
+    rf"(?={_LINE_PREFIX}{{0,40}}+(?:[A-Za-z0-9+/=]{{20}}|[A-Z][A-Za-z-]{{2,20}}: ))"  # a text about keys contains none
 )
 _PEM_OPEN = re.compile(
     r"-(?:\Z|-(?:\Z|-(?:\Z|-(?:\Z|-(?:\Z|B(?:\Z|E(?:\Z|G(?:\Z|I(?:\Z|N(?:\Z| [A-Z0-9 ]{0,60}+(?:-{0,4}+\Z|-----"
-    r"(?:\s|\\[rn]){0,12}+(?:\\?+\Z|[A-Za-z0-9+/=]{0,19}+\Z|[A-Z][A-Za-z-]{0,20}+:?+\Z))))))))))))"
+    rf"{_LINE_PREFIX}{{0,40}}+(?:\\?+\Z|-{{1,5}}+\Z|[A-Za-z0-9+/=]{{0,19}}+\Z|[A-Z][A-Za-z-]{{0,20}}+:?+\Z))))))))))))"
 )
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----|[^A-Za-z0-9+/=\s\\,:.()@<>-]")
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{1,60}-----|[^A-Za-z0-9+/=\s\\,:.()@<>#*|;%!\"'-]|[\"'](?=\s{0,3}[:)\]}])")
 _PEM_END_CHARS = 80
 
 RedactionMatch = tuple[int, int, str]  # start, end and kind of a match; an empty kind: not decidable yet
@@ -38,12 +46,12 @@ RedactionMatch = tuple[int, int, str]  # start, end and kind of a match; an empt
 class RedactionFilter:
     """Streaming filter that replaces every match of its patterns with `[redacted: kind]`."""
 
-    __slots__ = ("_find_start", "_held", "_is_holding", "_patterns_at", "_tail", "kinds")
+    __slots__ = ("_held", "_is_holding", "_patterns_at", "_search_start", "_tail", "kinds")
 
     def __init__(self, start: re.Pattern[str], patterns_at: Callable[[str, int], Sequence[RedactionPattern]]) -> None:
-        self._find_start = start.search
+        self._search_start = start.search
         self._patterns_at = patterns_at
-        self._tail = ""  # the end of the emitted text: a name before a secret decides about it
+        self._tail = "\n"  # the end of the emitted text: a name before a secret decides about it
         self._held = ""
         self._is_holding = False  # text is held back
         self.kinds: dict[str, None] = {}
@@ -51,11 +59,13 @@ class RedactionFilter:
     def feed(self, piece: str) -> str:
         if not self._is_holding:
             text = self._tail + piece
-            if self._find_start(text, len(self._tail)) is None:
+            known = len(self._tail)
+            begin = known - START_LOOKBACK_CHARS if known > START_LOOKBACK_CHARS else 0
+            if self._search_start(text, begin) is None:
                 self._tail = text[-CONTEXT_CHARS:]
                 return piece
         out = self._feed_held(piece)
-        self._is_holding = bool(self._held) or self._is_in_private_key()
+        self._is_holding = bool(self._held) or self._needs_every_piece()
         return out
 
     def _feed_held(self, piece: str) -> str:
@@ -70,12 +80,11 @@ class RedactionFilter:
         done = search_start = len(self._tail)
         out = []
         while True:
-            candidate = self._find_start(text, search_start)
-            if candidate is None:
+            start = self._find_start(text, search_start)
+            if start < 0:
                 out.append(text[done:])
                 done = len(text)
                 break
-            start = candidate.start()
             match = self._match_at(text, start, final)
             if match is None:
                 search_start = start + 1
@@ -90,8 +99,17 @@ class RedactionFilter:
             done = search_start = self._find_match_end(text, end)
             if self._is_in_private_key():
                 break
-        self._tail, self._held = text[max(0, done - CONTEXT_CHARS) : done], text[done:]
+        self._tail, self._held = text[max(0, done - self._context_chars(text, done)) : done], text[done:]
         return "".join(out)
+
+    def _find_start(self, text: str, position: int) -> int:
+        """Return where the next match may begin; -1 if nowhere."""
+        candidate = self._search_start(text, position)
+        return -1 if candidate is None else candidate.start()
+
+    def _context_chars(self, text: str, end: int) -> int:
+        """Return how much of the text up to `end` is needed to judge what follows."""
+        return CONTEXT_CHARS
 
     def _match_at(self, text: str, start: int, final: bool) -> RedactionMatch | None:
         """Return the match that begins here; with an empty kind if more text is needed to decide."""
@@ -109,15 +127,20 @@ class RedactionFilter:
     def _is_in_private_key(self) -> bool:
         return False
 
+    def _needs_every_piece(self) -> bool:
+        """Return True if a piece without a possible start must be looked at, too."""
+        return False
+
 
 class SecretFormatFilter(RedactionFilter):
     """Filter for secrets by their format. A private key (PEM) is dropped up to its end, over any number of pieces."""
 
-    __slots__ = ("_key_chars",)
+    __slots__ = ("_key_chars", "_table")
 
     def __init__(self) -> None:
         super().__init__(secret.start_pattern(), secret.patterns_at)
         self._key_chars = -1  # characters of a private key dropped so far; -1 outside of one
+        self._table = TableHeadings()
 
     def _feed_held(self, piece: str) -> str:
         return super()._feed_held(piece) if self._key_chars < 0 else self._drop_private_key(piece, final=False)
@@ -130,14 +153,30 @@ class SecretFormatFilter(RedactionFilter):
             self._key_chars, self._held, self._is_holding = -1, "", False
         return out
 
+    def _find_start(self, text: str, position: int) -> int:
+        return secret.find_start(text, position)
+
+    def _context_chars(self, text: str, end: int) -> int:
+        if text.find("|", max(0, end - TABLE_CONTEXT_CHARS), end) >= 0:
+            return TABLE_CONTEXT_CHARS  # a table may go on
+        return CONTEXT_CHARS
+
+    def _needs_every_piece(self) -> bool:
+        return self._key_chars >= 0 or "|" in self._tail
+
     def _match_at(self, text: str, start: int, final: bool) -> RedactionMatch | None:
-        if text[start] != "-":
+        if text[start] == "|" and (cell := self._table.pattern_for_cell(text, start)) is not None:
+            if not final and cell.needs_more_text(text, start):
+                return start, start, ""
+            if (span := cell.find(text, start)) is not None:
+                return *span, cell.name
+        if not text.startswith("-----B"[: len(text) - start], start):
             return super()._match_at(text, start, final)
         if not final and _PEM_OPEN.match(text, start):
             return start, start, ""
         match = _PEM.match(text, start)
         if match is None:
-            return None
+            return super()._match_at(text, start, final)
         self._key_chars = 0
         return start, match.end(), "private key"
 
@@ -147,7 +186,7 @@ class SecretFormatFilter(RedactionFilter):
         self._held = text[end:]
         if self._key_chars >= 0:
             return ""
-        self._held, self._tail = "", text[max(0, end - CONTEXT_CHARS) : end]
+        self._held, self._tail = "", text[max(0, end - CONTEXT_CHARS) : end] or "\n"
         return self._filter_text(text[end:], final=final)
 
     def _find_match_end(self, text: str, end: int) -> int:

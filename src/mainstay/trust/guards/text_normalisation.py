@@ -15,9 +15,11 @@ from urllib.parse import unquote
 
 from mainstay.trust.guards.line_escaping import INVISIBLE_CHARACTERS
 
-CHARS_MAX = 256 * 1024  # of a longer text, the beginning and the end are scanned
-DECODED_MAX = 32  # encoded runs of a text that are decoded
-DECODED_CHARS_MAX = 8 * 1024  # of each run
+PIECE_CHARS_MAX = 64 * 1024  # a longer text is normalised and scanned in pieces
+PIECE_OVERLAP_CHARS = 2 * 1024
+CHARS_MAX = 1024 * 1024  # of a longer text, the beginning and the end are scanned
+LAYERS_MAX = 3  # encodings inside of each other that are decoded
+DECODED_CHARS_MAX = 2 * PIECE_CHARS_MAX  # of decoded text per layer
 
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _BIDI = "\u202a-\u202e\u2066-\u2069"
@@ -30,6 +32,22 @@ _FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\
 _TAG_RUN = re.compile("[\U000e0020-\U000e007e]{2,}")
 _SELECTOR_RUN = re.compile(f"[{_SELECTORS}]{{4,}}")
 _ACCENTS = re.compile("[\u0300-\u036f\u064b-\u0652\u0670\u0591-\u05c7]")  # Latin accents, Arabic and Hebrew vowels
+
+
+def split_into_pieces(text: str) -> list[str]:
+    """Split a long text into overlapping pieces, if possible between words; all of it is covered up to CHARS_MAX."""
+    if len(text) <= PIECE_CHARS_MAX:
+        return [text]
+    if len(text) > CHARS_MAX:
+        text = text[: CHARS_MAX * 3 // 4] + "\n" + text[-CHARS_MAX // 4 :]
+    pieces, start = [], 0
+    while len(text) - start > PIECE_CHARS_MAX:
+        end = start + PIECE_CHARS_MAX
+        pieces.append(text[start:end])
+        gap = text.find(" ", end - PIECE_OVERLAP_CHARS, end - PIECE_OVERLAP_CHARS // 2)
+        start = gap + 1 if gap >= 0 else end - PIECE_OVERLAP_CHARS
+    return [*pieces, text[start:]]
+
 
 # --- hidden text ---------------------------------------------------------------------------------
 
@@ -74,17 +92,19 @@ _TAG = re.compile("[\U000e0001\U000e0020-\U000e007f]")
 _LOOK_ALIKES = str.maketrans(
     "\u0430\u0432\u0435\u0454\u0456\u0458\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u0455\u04af\u04bb\u051d"
     "\u051b\u0501\u0457\u0491\u04cf\u0475"  # Cyrillic
-    "\u03b1\u03b2\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03b3\u03c9\u03c3\u03f3\u03f2",  # Greek
-    "abeeijkmhopctyxsyhwqdirlv" + "abenikvoptuxywojc",
+    "\u03b1\u03b2\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u03b3\u03c9\u03c3\u03f3\u03f2"  # Greek
+    "\u0561\u0563\u0570\u0578\u057d\u0581\u0584\u0585",  # Armenian
+    "abeeijkmhopctyxsyhwqdirlv" + "abenikvoptuxywojc" + "wqhnugfo",
 )
-_CYRILLIC_OR_GREEK = re.compile("[\u0370-\u03ff\u0400-\u052f]")
-_MIXED_SCRIPT_WORD = re.compile("\\b(?=\\w*[a-z])\\w*[\u0370-\u03ff\u0400-\u052f]\\w*")
+_OTHER_ALPHABET = re.compile("[\u0370-\u03ff\u0400-\u052f\u0561-\u0587]")
+_MIXED_SCRIPT_WORD = re.compile("\\b(?=\\w*[a-z])\\w*[\u0370-\u03ff\u0400-\u052f\u0561-\u0587]\\w*")
 _ORNAMENTAL_LETTERS = str.maketrans(
     "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18\u0280\ua731\u1d1b"
     "\u1d1c\u1d20\u1d21\u028f\u1d22"  # small capitals
     "\u0142\u0131\u00f8\u0111\u0127\u0251\u0261\u0269"  # letters without a decomposition
+    "\u0167\u0180\u0188\u0199\u01a5\u01ad\u01b4\u01b6\u01e5\u0247\u0249\u024b\u024d\u024f\u0256\u0260\u0268\u026b\u0272\u0288\u028b"
     "\u2018\u2019\u201c\u201d\u2010\u2011\u2013\u2014",
-    "abcdefghijklmnoprstuvwyz" + "liodhagi" + "''\"\"----",
+    "abcdefghijklmnoprstuvwyz" + "liodhagi" + "tbckptyzgejqrydgilntv" + "''\"\"----",
 ) | {  # boxes, circles and flags
     start + i: chr(97 + i) for start in (0x1F130, 0x1F150, 0x1F170, 0x1F1E6) for i in range(26)
 }
@@ -103,17 +123,17 @@ def fold_letters(text: str) -> str:
 
 
 def _replace_look_alikes(text: str) -> str:
-    """Replace Cyrillic and Greek look-alikes by Latin letters in words that mix scripts.
+    """Replace Cyrillic, Greek and Armenian look-alikes by Latin letters in words that mix scripts.
 
     A mostly Latin text is followed by a copy with all look-alikes replaced: a word of nothing but look-alikes is
     ambiguous.
     """
-    foreign = len(_CYRILLIC_OR_GREEK.findall(text))
+    foreign = len(_OTHER_ALPHABET.findall(text))
     if not foreign:
         return text
     mixed = _MIXED_SCRIPT_WORD.sub(lambda word: word[0].translate(_LOOK_ALIKES), text)
     # more of the most frequent Latin letters than foreign ones
-    if _CYRILLIC_OR_GREEK.search(mixed) and sum(map(text.count, "aeiounrst")) > foreign:
+    if _OTHER_ALPHABET.search(mixed) and sum(map(text.count, "aeiounrst")) > foreign:
         return f"{mixed}\n{text.translate(_LOOK_ALIKES)}"
     return mixed
 
@@ -130,17 +150,32 @@ WORD_TABLE = (
     + b" " * 128
 )
 RUN_TABLE = bytes(120 if chr(c).isalnum() or chr(c) in "+/" else 32 for c in range(128)) + b" " * 128
-LONG_RUN = b"x" * 20
-SPACED_LETTERS = b"x x x x x"
+_HEX_TABLE = bytes(120 if chr(c) in "0123456789abcdefABCDEF" else 32 for c in range(128)) + b" " * 128
+LONG_RUN = b"x" * 16
+_SPACED_LETTERS = b"x x x x x", b"x  x  x  x", b"x   x   x"
+_SPACED_HEX = b"xx xx xx xx xx xx xx xx"
 _CONTROLS = bytes(c for c in range(32) if c not in b"\t\n\r\f\v") + b"\x7f"
 
 # --- encodings -----------------------------------------------------------------------------------
 
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})")
-_BASE64_RUN = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
-_HEX_RUN = re.compile(r"(?:[0-9A-Fa-f]{2}[ :,]?){10,}")
-_HEX_GAPS = re.compile(r"[ :,]")
+_ESCAPED = re.compile(
+    r"\\{1,4}(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,5})\}|U000([0-9A-Fa-f]{5})|([nrt]))"
+)
+_BASE64_RUN = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_BASE64_LINES = re.compile(r"(?:^[ \t>|#*]{0,4}[A-Za-z0-9+/_-]{4,100}={0,2}[ \t]{0,4}\r?$\n?){2,}+", re.MULTILINE)
+_BASE64_LINE = re.compile(
+    r"\n[ \t>|#*]{0,4}(?=[A-Za-z0-9+/_-]{4,100}={0,2}[ \t]{0,4}\r?(?:\n|\Z))[A-Za-z0-9+/_-]{0,99}?[a-z][A-Z0-9]"
+)
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+")
+_URL_SAFE = str.maketrans("-_", "+/")
+_HEX_RUN = re.compile(r"\b(?:(?:0[xX])?[0-9A-Fa-f]{2}[ \t\n:;,.|-]{0,3}+){8,}+")
+_HEX_GAPS = re.compile(r"0[xX]|[^0-9A-Fa-f]")
+_PRINTED = re.compile("[^\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]{8,}")
+_MARKUP = re.compile(  # tags that do not end a word, comments, and the emphasis of Markdown
+    r"[<*`~](?:(?<=<)(?!/?(?:p|div|h[1-6]|li|[uod]l|d[dt]|t[rdh]|br|hr|tool\w*|system|user|assistant|invoke|important)\b)"
+    r"[!/A-Za-z][^<>]{0,200}>|(?<=[*`])|(?<=~)~)"
+)
 _COMMON_WORDS = frozenset(
     [
         *("ignore", "instructions", "previous", "prompt", "system", "your", "you", "the", "and", "all", "must", "this"),
@@ -150,31 +185,80 @@ _COMMON_WORDS = frozenset(
 ROT13_WORDS = frozenset(codecs.encode(word, "rot13") for word in _COMMON_WORDS)
 REVERSED_WORDS = frozenset(word[::-1] for word in _COMMON_WORDS)
 _ROT13_BYTES, _REVERSED_BYTES = (frozenset(word.encode() for word in words) for words in (ROT13_WORDS, REVERSED_WORDS))
-_SPACED = re.compile(
-    r"(?<!\S)(?:\S ){2}(?:\S {1,2}){2,}\S(?!\S)|(?<![^\W_])(?:[^\W_][ .*_|~\u00b7-]{1,2}){4,}[^\W_](?![^\W_])"
+_SPACED = re.compile(r"(?<![^\W_])[^\W_](?:[\W_]{1,3}[^\W_](?![^\W_])){4,}+")
+_SEPARATOR = re.compile(r"[\W_]+")
+_LEET = re.compile(
+    r"(?<![^\W_])(?=[a-z]{0,24}[0134579@$!|])(?=[0134579@$!|]{0,24}[a-z])[a-z0134579@$!|]{3,24}(?![^\W_])"
 )
-_LEET = re.compile(r"(?<![^\W_])(?=[a-z]{0,24}[0134579@$!|]{1,8}[a-z])[a-z0134579@$!|]{3,24}(?![^\W_])")
 _LEET_LETTERS = str.maketrans("0134579@$!|", "oieastgasil")
 
 
 def normalise_text(text: str) -> str:
     """Return a normalised copy of `text`, with the decoded content of encoded runs appended."""
-    if len(text) > CHARS_MAX:
-        text = text[: CHARS_MAX * 3 // 4] + "\n" + text[-CHARS_MAX // 4 :]
     text = _decode_escapes(text)
-    return _simplify("\n".join((text, *_decode_runs(text))))
+    parts = [text]
+    layer = [text]
+    for _ in range(LAYERS_MAX):
+        layer = _limit_chars([found for part in layer for found in map(_decode_escapes, _decode_runs(part))])
+        parts += layer
+    if (unmarked := remove_markup_in_words(text)) is not None:
+        parts.append(unmarked)
+    return _simplify("\n".join(parts))
+
+
+def _limit_chars(parts: list[str]) -> list[str]:
+    """Return the parts that fit into DECODED_CHARS_MAX together."""
+    kept, count = [], 0
+    for part in dict.fromkeys(parts):
+        count += len(part)
+        if count > DECODED_CHARS_MAX:
+            break
+        kept.append(part)
+    return kept
 
 
 def _decode_escapes(text: str) -> str:
-    """Decode HTML entities (twice), percent escapes and backslash escapes in place."""
-    for _ in range(2):
+    """Decode HTML entities, percent escapes and backslash escapes in place, also several layers of them."""
+    for _ in range(LAYERS_MAX):
+        before = text
         if "&" in text:
             text = html.unescape(text)
-    if "%" in text:
-        text = _PERCENT.sub(lambda run: unquote(run[0], errors="replace"), text)
-    if "\\" in text:
-        text = _ESCAPED.sub(lambda escape: chr(int(escape[0][2:], 16)), text)
+        if "%" in text:
+            text = _PERCENT.sub(lambda run: unquote(run[0], errors="replace"), text)
+        if "\\" in text:
+            text = _ESCAPED.sub(_decode_backslash, text)
+        if text == before:
+            break
     return text
+
+
+def _decode_backslash(escape: re.Match[str]) -> str:
+    return "\n" if escape[5] else chr(int(escape[escape.lastindex or 0], 16))
+
+
+def may_be_spaced(data: bytes) -> bool:
+    """Return True if letters or pairs of hex digits stand apart."""
+    runs = data.translate(RUN_TABLE)
+    return _SPACED_HEX in runs or any(letters in runs for letters in _SPACED_LETTERS)
+
+
+def has_encoded_lines(text: str) -> bool:
+    """Return True if a line looks like one of a wrapped base64 text."""
+    return _BASE64_LINE.search(text) is not None
+
+
+def remove_markup_in_words(text: str) -> str | None:
+    """Return the text without inline markup; None if no markup divides a word."""
+    if not ("<" in text or "*" in text or "`" in text or "~" in text):
+        return None
+    start = end = -1  # of adjacent markup
+    for mark in _MARKUP.finditer(text):
+        if mark.start() != end:
+            start = mark.start()
+        end = mark.end()
+        if start > 0 and text[start - 1].isalnum() and text[end : end + 1].isalnum():
+            return _MARKUP.sub("", text)
+    return None
 
 
 def _decode_runs(text: str) -> list[str]:
@@ -183,13 +267,18 @@ def _decode_runs(text: str) -> list[str]:
     if not text.isascii() and _ANY_INVISIBLE.search(text):
         decoded += ["".join(chr(ord(c) - 0xE0000) for c in run) for run in _TAG_RUN.findall(_FLAG.sub("", text))]
         decoded += [_decode_selectors(run) for run in _SELECTOR_RUN.findall(text)]
+        text = _INVISIBLE.sub("", text)
     data = text.encode("ascii", "replace")
     runs = data.translate(RUN_TABLE)
     if LONG_RUN in runs:
-        for run in _BASE64_RUN.findall(text)[:DECODED_MAX]:
+        for run in _BASE64_RUN.findall(text):
             decoded += _decode_base64(run)
-    if LONG_RUN in runs or b"xx xx xx xx xx xx " in runs:
-        for run in _HEX_RUN.findall(text)[:DECODED_MAX]:
+    if has_encoded_lines(text):
+        for block in _BASE64_LINES.findall(text):
+            decoded += _decode_base64(_NOT_BASE64.sub("", block))
+    hex_runs = data.translate(_HEX_TABLE)
+    if LONG_RUN in hex_runs or _SPACED_HEX in hex_runs or data.count(b"0x") > 7:
+        for run in _HEX_RUN.findall(text):
             decoded += _decode_hex(run)
     words = data.translate(WORD_TABLE).split()
     if len(_ROT13_BYTES.intersection(words)) > 1:
@@ -204,32 +293,32 @@ def _decode_selectors(run: str) -> str:
     return bytes(code for code in codes if 0 <= code < 256).decode("utf-8", "replace")
 
 
-def _decode_base64(run: str, depth: int = 0) -> list[str]:
-    run = run.rstrip("=")[:DECODED_CHARS_MAX].replace("-", "+").replace("_", "/")
-    run = run[: len(run) - (len(run) % 4 == 1)]
-    try:
-        data = base64.b64decode(run + "=" * (-len(run) % 4))
-    except (binascii.Error, ValueError):
-        return []
-    text = _decode_printable(data)
-    if not text:
-        return []
-    inner = _BASE64_RUN.fullmatch(text.strip())
-    return [text, *(_decode_base64(inner[0], depth + 1) if inner and depth < 2 else ())]
+def _decode_base64(run: str) -> list[str]:
+    """Decode a run of base64. Characters before its beginning shift it, so four positions are tried."""
+    if run == run.lower():
+        return []  # words, a path or hex: base64 of a text has capitals
+    run = run.rstrip("=").translate(_URL_SAFE)
+    for shift in range(4):
+        part = run[shift : len(run) - ((len(run) - shift) % 4 == 1)]
+        try:
+            found = _find_printed(base64.b64decode(part + "=" * (-len(part) % 4)))
+        except (binascii.Error, ValueError):
+            continue
+        if found:
+            return found
+    return []
 
 
 def _decode_hex(run: str) -> list[str]:
-    digits = _HEX_GAPS.sub("", run)[:DECODED_CHARS_MAX]
-    text = _decode_printable(bytes.fromhex(digits[: len(digits) // 2 * 2]))
-    return [text] if text else []
+    digits = _HEX_GAPS.sub("", run)
+    return _find_printed(bytes.fromhex(digits[: len(digits) // 2 * 2]))
 
 
-def _decode_printable(data: bytes) -> str:
-    """Decode bytes as text; empty if they are not mostly printable."""
-    text = data.decode("utf-8", "ignore")
-    if len(text) < 8 or len(text) < len(data) // 4 or not text.replace("\n", " ").replace("\t", " ").isprintable():
-        return ""
-    return text
+def _find_printed(data: bytes) -> list[str]:
+    """Return the parts of these bytes that are printable text."""
+    if b"\0" in data:
+        data = data.replace(b"\0", b"")  # UTF-16
+    return _PRINTED.findall(data.decode("utf-8", "replace"))
 
 
 def _simplify(text: str) -> str:
@@ -238,7 +327,8 @@ def _simplify(text: str) -> str:
     else:
         text = _replace_look_alikes(fold_letters(_INVISIBLE.sub("", text)))
     data = text.encode("ascii", "replace")
-    if SPACED_LETTERS in data.translate(RUN_TABLE):
+    runs = data.translate(RUN_TABLE)
+    if any(letters in runs for letters in _SPACED_LETTERS):
         text = _SPACED.sub(_join_spaced_letters, text)
     if _DIGIT_IN_WORD.search(text):
         # common words once digits are read as letters
@@ -249,11 +339,14 @@ def _simplify(text: str) -> str:
 
 
 def _join_spaced_letters(run: re.Match[str]) -> str:
-    """Join letters that were written apart; two spaces separate words."""
-    return " ".join(_NON_LETTERS.sub("", word) for word in _WORD_GAP.split(run[0]))
+    """Join letters that were written apart; a separator other than the usual one of the run ends a word."""
+    separators = _SEPARATOR.findall(run[0])
+    usual = max(set(separators), key=separators.count)
+    return "".join(
+        letter + ("" if separator == usual else " ")
+        for letter, separator in zip(_SEPARATOR.split(run[0]), (*separators, usual), strict=True)
+    )
 
 
 _DIGIT_IN_WORD = re.compile("[a-z][013457@$]+[a-z]")
 _COMMON_BYTES = frozenset(word.encode() for word in _COMMON_WORDS)
-_NON_LETTERS = re.compile(r"[\W_]+")
-_WORD_GAP = re.compile(r"\s{2}")
