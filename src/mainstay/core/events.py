@@ -85,6 +85,8 @@ class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fa
     always: str = ""  # the rule that "always allow" would add
     where: str = ""  # the folder that its paths are relative to
     client: bool = False  # a client tool: the client runs the call and sends its result, no approval is needed
+    destinations: tuple[str, ...] = ()  # every destination that the user did not name
+    ran: ToolResult | None = None  # the call has run, with this result: approved are the changes it had held back
 
 
 class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
+from mainstay.core.held_changes import HeldChange
 from mainstay.core.journal import Record
 from mainstay.core.json_types import JsonObject, ReadOnlyJson
 from mainstay.core.memory_tiers import Fact
@@ -80,6 +81,8 @@ class ToolContext:
         "deletable_paths",
         "guard_events",
         "has_private_content",
+        "held_changes",
+        "is_change_requested",
         "message_seq",
         "messages",
         "person",
@@ -107,6 +110,9 @@ class ToolContext:
         self.private = False  # set by the tool if its result is private
         self.protect_deletions = False  # a command of this call must not delete files that existed before
         self.deletable_paths: tuple[str, ...] = ()  # exceptions from that: paths as the command names them
+        # (absolute path, is it removed): the user named this file in this turn, or asked for its removal
+        self.is_change_requested: Callable[[str, bool], bool] = lambda path, removed: False
+        self.held_changes: tuple[HeldChange, ...] = ()  # set by the tool: what the user may still approve
         self.usage: Usage | None = None  # tokens that a sub-agent used in this call
         self.cost = 0.0  # dollars that it spent
         self.sub_agent_calls = 0  # tool calls that it made

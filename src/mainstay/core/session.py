@@ -209,13 +209,13 @@ class Session:
             return self.spawned.person
         return effective_sender(self.open_turn.sender) if self.open_turn is not None else ""
 
-    def typed_texts(self) -> list[str]:
-        """Return the texts that the sender of the open turn wrote: no forwarded, attached or imported content, and
-        nothing of other people in the same conversation."""
+    def typed_texts(self, turn: int = 0) -> list[str]:
+        """Return the texts that the sender of the open turn wrote (in one turn): no forwarded, attached or imported
+        content, and nothing of other people in the same conversation."""
         sender = self.open_turn.sender if self.open_turn is not None else ""
         texts: list[str] = []
         for message in self.messages:
-            if message.role == "user":
+            if message.role == "user" and turn in (0, message.turn):
                 for speaker, parts in message.inputs or ((message.sender, message.parts),):
                     if speaker == sender:
                         texts += [part.text for part in parts if isinstance(part, Text) and not part.origin]

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from mainstay.core.held_changes import HeldChange
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
 
@@ -100,6 +101,7 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     protect_deletions: bool = False  # existing files must not be deleted: deletions are undone and listed in the result
     # exceptions from that: paths that the session itself created
     is_own_file: Callable[[str], bool] = lambda path: False
+    movable_folders: tuple[str, ...] = ()  # with `protect_deletions`: folders that it must be able to rename
     # With `protect_deletions`: called with the written paths before they are moved into place; in a thread, blocking.
     on_written: Callable[[Sequence[str]], None] = lambda paths: None
 
@@ -115,6 +117,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()  # with `protect_deletions`: files that it wrote
     created: tuple[str, ...] = ()  # those of them that are new
     undone_deletions: tuple[str, ...] = ()  # files whose deletion was undone
+    held_changes: tuple[HeldChange, ...] = ()  # all changes that were held back, in the order in which to apply them
 
 
 # Called with output as it arrives. For a background process, returning False asks to read more slowly.
@@ -123,6 +126,8 @@ OutputHandler = Callable[[Literal["stdout", "stderr"], bytes], bool | None]
 
 class SandboxProcess(Protocol):
     """A command that runs in the background."""
+
+    held_changes: tuple[HeldChange, ...]  # once it has ended: as in `CommandResult`
 
     @property
     def exit_code(self) -> int | None:

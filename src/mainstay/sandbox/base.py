@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from mainstay.core.errors import AgentClosed, InputRefused
+from mainstay.core.held_changes import HeldChange
 from mainstay.core.tool_ports import CommandResult, OutputHandler, SandboxCommand, SandboxProcess
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.sandbox.limits import SandboxLimits, SandboxUnusable, validate_command
@@ -33,6 +34,7 @@ class MergeResult(NamedTuple):
     changed: tuple[str, ...] = ()  # written files
     created: tuple[str, ...] = ()  # those of them that are new
     held: tuple[str, ...] = ()  # removals that were held back
+    held_changes: tuple[HeldChange, ...] = ()  # the same with everything that is needed to apply them later
 
 
 class CommandSetup(Protocol):
@@ -123,7 +125,11 @@ class BaseSandbox:
         if error:
             raise SandboxUnusable(error)
         return msgspec.structs.replace(
-            ran, changed=merged.changed, created=merged.created, undone_deletions=merged.held
+            ran,
+            changed=merged.changed,
+            created=merged.created,
+            undone_deletions=merged.held,
+            held_changes=merged.held_changes,
         )
 
     async def _run_to_end(
@@ -256,7 +262,7 @@ class BaseSandbox:
 
 
 class BackgroundProcess:
-    """A background process. Once it has ended, `changed` and `held` are as in `CommandResult`."""
+    """A background process. Once it has ended, `changed`, `held` and `held_changes` are as in `CommandResult`."""
 
     def __init__(
         self, tree: ProcessTree, pipes: list[PipeReader], output: OutputTail, stdin: int, setup: CommandSetup | None
@@ -269,6 +275,7 @@ class BackgroundProcess:
         self._code: int | None = None
         self.changed: tuple[str, ...] = ()
         self.held: tuple[str, ...] = ()
+        self.held_changes: tuple[HeldChange, ...] = ()
         self.finished = asyncio.create_task(self._wait_until_finished())
 
     @property
@@ -287,7 +294,7 @@ class BackgroundProcess:
                 self._stdin = -1
         if self._setup is not None:
             merged: MergeResult = await wait_despite_cancel(run_in_thread(self._setup.finish))
-            self.changed, self.held = merged.changed, merged.held
+            self.changed, self.held, self.held_changes = merged.changed, merged.held, merged.held_changes
         if self.held:
             self._output.consume(f"[held back: deletion of {', '.join(self.held[:20])}]\n".encode())
         self._code = code

@@ -21,7 +21,13 @@ from mainstay.io.paths import encode_folder_name
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, distrust_changed_files
+from mainstay.tools.held_change_applier import apply_approved_changes, apply_requested_changes
+from mainstay.tools.tool_call_file_access import (
+    build_on_written,
+    build_removal_check,
+    distrust_changed_files,
+    find_deletable_paths,
+)
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 600.0
@@ -70,6 +76,7 @@ class BashTool(BuiltInTool):
             network=self._network,
             protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
             is_own_file=build_removal_check(self._file_access, context),
+            movable_folders=find_deletable_paths(self._file_access, context),
             on_written=build_on_written(self._file_access, context),
         )
         output = CommandOutput(context)
@@ -82,7 +89,14 @@ class BashTool(BuiltInTool):
                 await distrust_changed_files(self._file_access, context, started_ns)
         if result.changed:
             await self._labels.save(_build_labels(self._labels, result, context))
-        return await self._format_result(result, output, folders, command, context)
+        applied, context.held_changes = await apply_requested_changes(self._file_access, context, result.held_changes)
+        text = await self._format_result(result, output, folders, command, context)
+        return f"{text}\n{applied}" if applied else text
+
+    async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
+        return await apply_approved_changes(
+            self._file_access, context, document, folder=folder, is_repeated=is_repeated
+        )
 
     async def _format_result(
         self,
@@ -111,7 +125,7 @@ class BashTool(BuiltInTool):
             )
         elif result.exit_code:
             notes.append(f"[exit code {result.exit_code}]")
-        if result.undone_deletions:
+        if result.undone_deletions and not result.held_changes:
             notes.append(format_undone_note(result.undone_deletions))
         return "\n".join(filter(None, notes))
 

@@ -13,6 +13,7 @@ from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.ports import EventEmitter, ToolContext
 from mainstay.core.session import Session
+from mainstay.trust.named_destinations import is_named_by_user, is_removal_requested
 from mainstay.trust.policy import PolicyContext, PolicyVerdict
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.dependencies import TurnDependencies, is_tainted
@@ -115,7 +116,20 @@ def _build_tool_context(scope: TurnScope, call: ToolCall) -> ToolContext:
     context.has_private_content = session.private
     context.messages = session.messages
     context.person = session.person
+    context.is_change_requested = partial(_is_change_requested, scope)
     return context
+
+
+def _is_change_requested(scope: TurnScope, path: str, removed: bool) -> bool:
+    """Return True if the user named this file in this turn, or asked for its removal or that of a folder above it."""
+    texts, cwd = scope.session.typed_texts(scope.turn.turn), scope.dependencies.trust.cwd(scope.session.key)
+    if not removed:
+        return is_named_by_user(path, texts, cwd)
+    while len(path) > len(cwd):
+        if is_removal_requested(path, texts, cwd):
+            return True
+        path = path.rpartition("/")[0]
+    return False
 
 
 def _emit_tool_event(scope: TurnScope, event: Event) -> None:

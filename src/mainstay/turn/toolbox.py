@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,6 +21,7 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import has_third_party_text, tool_origin, undeclared_fields
 from mainstay.core.tools import BadArguments
 from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
+from mainstay.turn.change_answers import AnsweredChanges, add_note, find_refused_result
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.control import CANCEL_GRACE_S, TurnControl
 from mainstay.turn.tool_search import CALL_TOOL, ToolCatalogue, parse_catalogue_call
@@ -120,6 +121,21 @@ class TurnTools(Protocol):
         is_resumed: bool,
         wording: JournalWording,
     ) -> ToolResult: ...
+    async def settle_changes(
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, changes: AnsweredChanges
+    ) -> ToolResult:
+        """Apply the changes of a call that has run, if that was approved; return the call's result."""
+        ...
+
+
+@runtime_checkable
+class AppliesHeldChanges(Protocol):
+    """A tool whose calls may have changes held back (`ToolContext.held_changes`)."""
+
+    async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
+        """Apply approved changes (`core.held_changes`) and return a note for the model. `folder` is the working folder
+        that they were shown for; `is_repeated`: a process that stopped may have applied some of them."""
+        ...
 
 
 StoreLargeResult = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
@@ -313,6 +329,20 @@ class Toolbox:
             running.report_outcome()
         assert result is not None, "only `reconcile` may return None"
         return result
+
+    async def settle_changes(
+        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, changes: AnsweredChanges
+    ) -> ToolResult:
+        """Apply the changes of a call that has run, if that was approved; return the call's result."""
+        request, tool = changes.request, prepared.tool
+        if (refused := find_refused_result(changes)) is not None:
+            return refused
+        assert request.ran is not None
+        assert isinstance(tool, AppliesHeldChanges), "a tool that has changes held back can apply them"
+        note = await tool.apply_held_changes(
+            request.input, context, folder=request.where, is_repeated=changes.is_repeated
+        )
+        return add_note(request.ran, note)
 
     def _refuse_broken_tool(self, call: ToolCall, tool: Tool, context: ToolContext, open_for_s: float) -> ToolResult:
         event = Guarded(

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.tool_ports import SessionFolders
-from mainstay.io.confined_files import ConfinedFiles, compute_fingerprint
+from mainstay.io.confined_files import ConfinedFiles
 from mainstay.io.path_resolver import PathHook, PathMissing, PathRefused, casefold_path
 
 WHOLE = os.environ.get("MAINSTAY_TEST_ALL") == "1"

@@ -12,7 +12,8 @@ import msgspec
 from mainstay.core.tool_ports import SandboxCommand
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
-from mainstay.sandbox.bubblewrap.overlay import OPEN_FOLDER_FLAGS, CommandOverlay
+from mainstay.sandbox.bubblewrap.held_changes import OPEN_FOLDER_FLAGS
+from mainstay.sandbox.bubblewrap.overlay import CommandOverlay
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
 MountKind = Literal["read", "write", "pin", "hide"]
@@ -63,10 +64,7 @@ def plan_mounts(command: SandboxCommand, toolchains: list[str]) -> list[SandboxM
     fixed = list(existing_paths(folders.protected, [*roots, *folders.readable]))
     for path in fixed:
         add_mount(path, "hide")
-    if command.protect_deletions:
-        for path in existing_paths(folders.obeyed_paths, roots):
-            add_mount(path, "read")
-    else:
+    if not command.protect_deletions:
         # A mount point cannot be renamed. Otherwise a command could rename a folder above a hidden file, and read that
         # file under its new path the next time.
         for path in [*fixed, *(path for path in kinds if path == sys.prefix)]:
@@ -121,10 +119,15 @@ class BubblewrapSetup:
         self.overlay: CommandOverlay | None = None
         if overlay_folder is not None:
             try:
-                fixed = (*folders.protected, *folders.obeyed_paths)
                 self.overlay = CommandOverlay(
-                    self._roots, fixed, overlay_folder, command.is_own_file, command.on_written
+                    self._roots,
+                    folders.protected,
+                    overlay_folder,
+                    command.is_own_file,
+                    command.on_written,
+                    folders.obeyed_paths,
                 )
+                self.overlay.copy_folders(command.movable_folders)
             except OSError as error:
                 raise SandboxUnusable(f"deletions cannot be held back: {error.strerror or error}") from error
 

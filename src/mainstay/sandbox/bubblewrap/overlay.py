@@ -14,18 +14,26 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
+from mainstay.sandbox.bubblewrap.copied_folders import CopiedFolders
+from mainstay.sandbox.bubblewrap.held_changes import (
+    DEPTH_MAX,
+    OPEN_FOLDER_FLAGS,
+    TOO_LARGE,
+    HeldChangeCollector,
+    is_opaque,
+    open_upper_folder,
+    stat_entry,
+)
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
 NAMED_PATHS_MAX = 10_000  # paths reported for one command
-DEPTH_MAX = 200
 _FOLDER_PREFIX = ".mainstay-guarded-"
-OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")
+HIDDEN = "is protected by the configuration"
 
 
 IsOwnFile = Callable[[str], bool]
@@ -75,17 +83,27 @@ class CommandOverlay:
         parent: str,
         is_own_file: IsOwnFile = _owns_nothing,
         announce: AnnounceWrites = _announce_nothing,
+        obeyed: Iterable[str] = (),
     ) -> None:
         self._is_own_file = is_own_file
         self._announce = announce
         self._folder, self._lock = _create_locked_folder(parent)
         self._roots = list(roots)
-        self._protected = {path.casefold() for path in protected}
+        self._copied = CopiedFolders()
+        self._protected = {path.rstrip("/").casefold() for path in protected}
+        self._obeyed = {path.rstrip("/").casefold() for path in obeyed}
         for number in range(len(self._roots)):
             os.mkdir(f"{self._folder}/{number}")
             os.mkdir(f"{self._folder}/{number}.work")
         for number, root in enumerate(self._roots):
             os.chmod(f"{self._folder}/{number}", stat.S_IMODE(os.stat(root).st_mode))
+
+    def copy_folders(self, paths: Iterable[str]) -> None:
+        """Copy folders into the layers, so that the command can rename them."""
+        for path in paths:
+            for number, root in enumerate(self._roots):
+                if path != root and is_within(path, root):
+                    self._copied.copy_folder(path, root, f"{self._folder}/{number}")
 
     def mount_arguments(self) -> dict[str, list[str]]:
         """Return the arguments for bwrap, by folder."""
@@ -103,7 +121,7 @@ class CommandOverlay:
 
     def merge(self) -> MergeResult:
         """Move the writes into the real folders, then delete the layers. Raises SandboxUnusable."""
-        merger = OverlayMerger(self._protected, self._is_own_file, self._announce)
+        merger = OverlayMerger(self._protected, self._is_own_file, self._announce, self._obeyed, self._copied)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._folder}/{number}", OPEN_FOLDER_FLAGS), os.open(root, OPEN_FOLDER_FLAGS)
@@ -120,7 +138,9 @@ class CommandOverlay:
         finally:
             remove_tree(self._folder)
             os.close(self._lock)
-        return MergeResult(merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple())
+        return MergeResult(
+            merger.changed.to_tuple(), merger.created.to_tuple(), merger.held.to_tuple(), merger.collector.to_tuple()
+        )
 
 
 def _create_locked_folder(parent: str) -> tuple[str, int]:
@@ -137,36 +157,47 @@ class OverlayMerger:
     """Moves the content of an upper folder into the lower one, and holds removals back."""
 
     def __init__(
-        self, protected: set[str], is_own_file: IsOwnFile, announce: AnnounceWrites = _announce_nothing
+        self,
+        protected: set[str],
+        is_own_file: IsOwnFile,
+        announce: AnnounceWrites = _announce_nothing,
+        obeyed: Collection[str] = (),
+        copied: CopiedFolders | None = None,
     ) -> None:
+        self._copied = copied or CopiedFolders()
         self._protected = protected
+        self._fixed = {*protected, *obeyed}
         self._is_own_file = is_own_file
         self._announce = announce
+        self.collector = HeldChangeCollector()
         self.changed, self.created, self.held = BoundedPathList(), BoundedPathList(), BoundedPathList()
 
     def merge_folder(self, upper: int, lower: int, path: str, depth: int = 0) -> None:
         if depth > DEPTH_MAX:
             self.held.add(path)
+            self.collector.add_problem(path, TOO_LARGE)
             return
         with os.scandir(upper) as entries:
             entries_sorted = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
+        upper_names = {name for name, _ in entries_sorted}
+        entries_sorted = [
+            entry for entry in entries_sorted if not self._copied.is_unchanged(f"{path}/{entry[0]}", entry[1])
+        ]
         if files := [
             f"{path}/{name}" for name, new in entries_sorted if stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode)
         ]:
             self._announce(files)
         for name, new in entries_sorted:
             self._merge_entry(name, new, (upper, lower), f"{path}/{name}", depth)
-        if _is_opaque(upper):  # the folder was removed and created again: what it lacks now was removed
-            upper_names = {name for name, _ in entries_sorted}
+        if is_opaque(upper):  # the folder was removed and created again: what it lacks now was removed
             for name in sorted(os.listdir(lower)):
                 if name not in upper_names:
                     self._apply_removal(name, lower, f"{path}/{name}")
 
     def _merge_entry(self, name: str, status: os.stat_result, folders: tuple[int, int], path: str, depth: int) -> None:
-        old = _stat_entry(name, folders[1])
-        if path.casefold() in self._protected or _is_git_control_file(name, path, status):
-            if not stat.S_ISCHR(status.st_mode) or old is not None:
-                self.held.add(path)
+        old = stat_entry(name, folders[1])
+        if path.casefold() in self._fixed or _is_git_control_file(name, path, status):
+            self._hold_entry(name, status, folders, path)
         elif stat.S_ISCHR(status.st_mode):  # how an overlay represents a removal
             if old is not None:
                 self._apply_removal(name, folders[1], path)
@@ -174,52 +205,74 @@ class OverlayMerger:
             self._merge_subfolder(name, status, folders, path, depth)
         elif not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
             return  # sockets and pipes of exited processes
-        elif old is not None and stat.S_ISDIR(old.st_mode):
-            self.held.add(path)  # it would replace a whole folder
+        elif old is not None and stat.S_ISDIR(old.st_mode):  # it would replace a whole folder
+            self._hold_entry(name, status, folders, path)
         else:
             self._move_entry(name, status, folders)
             self.changed.add(path)
             if old is None:
                 self.created.add(path)
 
-    def _apply_removal(self, name: str, folder: int, path: str) -> None:
-        """Remove what the session itself created (a folder if all its content goes too); hold the rest back."""
-        status = _stat_entry(name, folder)
-        if status is None:
-            return
-        if not stat.S_ISDIR(status.st_mode):
-            if self._is_own_file(path) and path.casefold() not in self._protected:
-                os.unlink(name, dir_fd=folder)
-            else:
+    def _hold_entry(self, name: str, status: os.stat_result, folders: tuple[int, int], path: str) -> None:
+        """Hold back everything that the command changed at this entry."""
+        if path.casefold() in self._protected:  # the configuration hides it: nothing of it is shown
+            if not stat.S_ISCHR(status.st_mode) or stat_entry(name, folders[1]) is not None:
                 self.held.add(path)
-            return
+                self.collector.add_problem(path, HIDDEN)
+        elif self.collector.add_entry(name, folders, path):
+            self.held.add(path)
+
+    def _apply_removal(self, name: str, folder: int, path: str) -> bool:
+        """Remove what the session itself created (a folder if all its content goes too); hold the rest back. Return
+        whether anything was removed."""
+        status = stat_entry(name, folder)
+        if status is None:
+            return False
+        if not stat.S_ISDIR(status.st_mode):
+            if self._is_own_file(path) and path.casefold() not in self._fixed:
+                os.unlink(name, dir_fd=folder)
+                return True
+            self._hold_removal(name, folder, path)
+            return False
         inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)
+        removed = False
         try:
-            before = self.held.count
+            before, collected = self.held.count, self.collector.count
             for child in sorted(os.listdir(inside)):
-                self._apply_removal(child, inside, f"{path}/{child}")
+                removed = self._apply_removal(child, inside, f"{path}/{child}") or removed
             emptied = self.held.count == before
         finally:
             os.close(inside)
         if emptied:
             try:
                 os.rmdir(name, dir_fd=folder)
+                return True
             except OSError:  # it is no longer empty
-                self.held.add(path)
+                self._hold_removal(name, folder, path)
+        elif removed:
+            self.collector.add_empty_folder(path)
+        else:
+            self.collector.join_removals(collected, name, folder, path)
+        return removed
+
+    def _hold_removal(self, name: str, folder: int, path: str) -> None:
+        self.held.add(path)
+        if path.casefold() in self._protected:
+            self.collector.add_problem(path, HIDDEN)
+        else:
+            self.collector.add_removal(name, folder, path)
 
     def _merge_subfolder(
         self, name: str, status: os.stat_result, folders: tuple[int, int], path: str, depth: int
     ) -> None:
         upper, lower = folders
-        old = _stat_entry(name, lower)
+        old = stat_entry(name, lower)
         if old is None:
             os.mkdir(name, 0o700, dir_fd=lower)
         elif not stat.S_ISDIR(old.st_mode):
-            self.held.add(path)
+            self._hold_entry(name, status, folders, path)
             return
-        if status.st_mode & 0o700 != 0o700:
-            os.chmod(name, 0o700, dir_fd=upper)  # to read it; it is a folder, not a link
-        inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=upper)
+        inside = open_upper_folder(name, upper)
         try:
             below = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=lower)
             try:
@@ -261,7 +314,7 @@ def _copy_entry(name: str, status: os.stat_result, folders: tuple[int, int]) -> 
                 os.fsync(target)
         os.rename(temporary, name, src_dir_fd=lower, dst_dir_fd=lower)
     except OSError:
-        if _stat_entry(temporary, lower) is not None:
+        if stat_entry(temporary, lower) is not None:
             os.unlink(temporary, dir_fd=lower)
         raise
 
@@ -270,23 +323,6 @@ def _is_git_control_file(name: str, path: str, status: os.stat_result) -> bool:
     """Return True for files that git obeys, and for a `.git` file or link, which redirects git to another folder."""
     redirects_git = name.casefold() == ".git" and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
     return redirects_git or _GIT_CONTROL_FILE.fullmatch(path) is not None
-
-
-def _stat_entry(name: str, folder: int) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _is_opaque(folder: int) -> bool:
-    for name in _OPAQUE_ATTRIBUTES:
-        try:
-            if os.getxattr(folder, name) == b"y":
-                return True
-        except OSError:  # no such attribute, or none on this file system
-            pass
-    return False
 
 
 def overlay_parents(folders: SessionFolders) -> list[str]:
