@@ -99,7 +99,10 @@ CASES = {
         "echo 'jobs: {x: {}}' > .github/workflows/ci.yml",
         {".github/workflows/ci.yml": ("edit", "jobs: {x: {}}\n")},
     ),
-    "a new workflow": ("printf 'on: push' > .github/workflows/new.yml", {".github/workflows/new.yml": ("create", "on: push")}),
+    "a new workflow": (
+        "printf 'on: push' > .github/workflows/new.yml",
+        {".github/workflows/new.yml": ("create", "on: push")},
+    ),
     "make clean": ("make clean", {"a.log": ("delete", None), "build": ("delete folder", None)}),
     "editor settings": (
         "mkdir -p .vscode && echo '{}' > .vscode/settings.json",

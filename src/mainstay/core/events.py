@@ -102,10 +102,11 @@ class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only
 
 
 class Guarded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """A guard acted on an input, a tool call or an output, or only flagged it."""
+    """A guard acted on an input, a tool call or an output, or only flagged it. `released`: changes that were held back
+    are about to be applied, as a person approved; on disk before the first of them is."""
 
     stage: Literal["input", "tool", "output", "policy"]
-    action: Literal["flagged", "blocked", "redacted", "neutralised", "held", "denied"]
+    action: Literal["flagged", "blocked", "redacted", "neutralised", "held", "denied", "released"]
     kinds: tuple[str, ...] = ()
     call_id: str = ""
     note: str = ""

@@ -54,7 +54,7 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes_denied_because: str = "[held back, not applied: {paths}; the user denied it, with this reason: {reason}]"
     changes_expired: str = "[held back, not applied: {paths}; it was not approved in time]"
     changes_stopped: str = "[held back, not applied: {paths}; the turn was stopped before it was approved]"
-    changes_unknown: str = "[whether this was applied is not known, because the process stopped: {paths}]"
+    changes_unknown: str = "[whether this was applied is not known: {paths}]"
     forked_call: str = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 

@@ -264,7 +264,12 @@ class ReplayTools:
         return self._recorded_result(call)
 
     async def settle_changes(
-        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, changes: AnsweredChanges
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        changes: AnsweredChanges,
     ) -> ToolResult:
         if call.id not in self._recording.results:
             raise RecordedCrash if self._recording.peek() is not None else RecordingEnded

@@ -75,14 +75,19 @@ def authorise_call(scope: TurnScope, call: ToolCall) -> CheckedCall:
             return CheckedCall(call, error_result(call, f"Not allowed: {verdict.reason}"), context)
         case "ask" if answer is None:
             return CheckedCall(call, prepared, context, approval_verdict=verdict)
-        case "ask" if (
-            answer is not None and answer.input is None and verdict.reason != turn.approvals_asked[call.id].why
-        ):
+        case "ask" if answer is not None and answer.input is None and _differs(verdict, turn.approvals_asked[call.id]):
             # e.g. a symbolic link has another target by now
             return CheckedCall(call, error_result(call, turn.wording.effect_changed), answer=answer)
     context.protect_deletions = verdict.protect_deletions and answer is None
     context.deletable_paths = verdict.removable_paths
     return CheckedCall(call, prepared, context, answer=answer)
+
+
+def _differs(verdict: PolicyVerdict, request: ApprovalAsked) -> bool:
+    """Return whether the call would do something else by now than what was shown."""
+    # a request of an older release names no destinations
+    is_elsewhere = bool(request.destinations) and verdict.destinations != request.destinations
+    return verdict.reason != request.why or is_elsewhere
 
 
 def _authorise_client_call(
@@ -179,6 +184,7 @@ def build_approval_request(scope: TurnScope, checked: CheckedCall) -> ApprovalAs
         always=verdict.always_rule,
         where=dependencies.trust.cwd(scope.session.key),
         client=isinstance(checked.prepared.tool, ClientToolAdapter),
+        destinations=verdict.destinations,
         turn=turn.turn,
         step=turn.step,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -19,8 +20,10 @@ class AnsweredChanges(msgspec.Struct, frozen=True):
 
     request: ApprovalAsked
     answer: ApprovalAnswered
-    is_repeated: bool  # a process that stopped may have applied some of the changes
     wording: JournalWording
+    is_repeated: bool = False  # a process that stopped may have applied some of the changes
+    # called before the first change is applied: that it may have been is on disk when this returns
+    mark_released: Callable[[], Awaitable[None]] | None = None
 
 
 def find_change_request(turn: OpenTurn, call: ToolCall) -> ApprovalAsked | None:
@@ -47,14 +50,19 @@ def find_refused_result(changes: AnsweredChanges) -> ToolResult | None:
     return _with_sentence(request, wording.changes_expired)
 
 
+def build_unknown_result(changes: AnsweredChanges) -> ToolResult:
+    """Return the result of a call of whose changes it is not known which were applied."""
+    return _with_sentence(changes.request, changes.wording.changes_unknown)
+
+
 def build_unsettled_result(turn: OpenTurn, request: ApprovalAsked) -> ToolResult:
     """Return the result of a call if its turn ends before its changes are settled."""
     answer = turn.approval_answers.get(request.id)
-    if answer is None or (answer.verdict == "approved" and not turn.resumes):
+    if answer is None or (answer.verdict == "approved" and request.call_id not in turn.released_calls):
         return _with_sentence(request, turn.wording.changes_stopped)
     if answer.verdict == "approved":
         return _with_sentence(request, turn.wording.changes_unknown)
-    refused = find_refused_result(AnsweredChanges(request, answer, False, turn.wording))
+    refused = find_refused_result(AnsweredChanges(request, answer, turn.wording))
     assert refused is not None
     return refused
 

@@ -41,7 +41,7 @@ def build_change_request(scope: TurnScope, checked: CheckedCall, result: ToolRes
     offered = [change for change in changes if not change.problem]
     document = _encode(offered, cwd, dependencies.trust.guards) if session.spawned is None else ""
     if not offered or not 0 < len(document.encode()) <= dependencies.limits.tool_input_bytes_max:
-        reason = "a sub-agent cannot ask for approval" if session.spawned is not None else "too large to be shown"
+        reason = "a sub-agent cannot ask for approval" if session.spawned is not None else "are too large to be shown"
         rest = [msgspec.structs.replace(change, problem=change.problem or reason) for change in changes]
         return add_note(result, _describe_refused(rest, cwd))
     refused = [change for change in changes if change.problem]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
-from mainstay.core.events import ApprovalAsked, Event, MessageAdded, ToolCallReady, ToolFinished, ToolStarted
+from mainstay.core.events import ApprovalAsked, Event, Guarded, MessageAdded, ToolCallReady, ToolFinished, ToolStarted
 from mainstay.core.messages import AnyPart, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Paused
@@ -199,12 +200,14 @@ async def _settle_changes(
         return request
     if not isinstance(checked.prepared, PreparedCall) or checked.context is None:  # the tool is not there any more
         return build_unsettled_result(turn, request)
-    state.ran_ids.add(checked.call.id)
+    id = checked.call.id
+    state.ran_ids.add(id)
+    released = Guarded("tool", "released", ("changes",), id, turn=turn.turn, step=turn.step)
+    changes = AnsweredChanges(
+        request, answer, turn.wording, id in turn.released_calls, partial(state.recorder.record, released)
+    )
     return await state.scope.dependencies.tools.settle_changes(
-        checked.call,
-        checked.prepared,
-        checked.context,
-        AnsweredChanges(request, answer, turn.resumes > 0, turn.wording),
+        checked.call, checked.prepared, checked.context, state.control, changes
     )
 
 

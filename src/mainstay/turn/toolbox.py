@@ -21,7 +21,7 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import has_third_party_text, tool_origin, undeclared_fields
 from mainstay.core.tools import BadArguments
 from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
-from mainstay.turn.change_answers import AnsweredChanges, add_note, find_refused_result
+from mainstay.turn.change_answers import AnsweredChanges, add_note, build_unknown_result, find_refused_result
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.control import CANCEL_GRACE_S, TurnControl
 from mainstay.turn.tool_search import CALL_TOOL, ToolCatalogue, parse_catalogue_call
@@ -122,7 +122,12 @@ class TurnTools(Protocol):
         wording: JournalWording,
     ) -> ToolResult: ...
     async def settle_changes(
-        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, changes: AnsweredChanges
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        changes: AnsweredChanges,
     ) -> ToolResult:
         """Apply the changes of a call that has run, if that was approved; return the call's result."""
         ...
@@ -331,7 +336,12 @@ class Toolbox:
         return result
 
     async def settle_changes(
-        self, call: ToolCall, prepared: PreparedCall, context: ToolContext, changes: AnsweredChanges
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        changes: AnsweredChanges,
     ) -> ToolResult:
         """Apply the changes of a call that has run, if that was approved; return the call's result."""
         request, tool = changes.request, prepared.tool
@@ -339,10 +349,18 @@ class Toolbox:
             return refused
         assert request.ran is not None
         assert isinstance(tool, AppliesHeldChanges), "a tool that has changes held back can apply them"
-        note = await tool.apply_held_changes(
-            request.input, context, folder=request.where, is_repeated=changes.is_repeated
+        if changes.mark_released is not None and not changes.is_repeated:
+            await changes.mark_released()
+        applying = asyncio.ensure_future(
+            tool.apply_held_changes(request.input, context, folder=request.where, is_repeated=changes.is_repeated)
         )
-        return add_note(request.ran, note)
+        try:
+            await control.wait_for(applying, "applying changes", self._limits.tool_timeout_s)
+        finally:
+            if not applying.done():
+                context.cancel()  # those that are not applied yet are left out
+                await asyncio.wait((applying,), timeout=CANCEL_GRACE_S)
+        return add_note(request.ran, applying.result()) if applying.done() else build_unknown_result(changes)
 
     def _refuse_broken_tool(self, call: ToolCall, tool: Tool, context: ToolContext, open_for_s: float) -> ToolResult:
         event = Guarded(

@@ -183,7 +183,7 @@ def test_forbidden_new_paths_are_removed_and_nothing_else(tmp_path: Path, made: 
     site = BubblewrapSetup(SandboxCommand(script="true", folders=replace(grounds, protected=(path,))), None)
     subprocess.run(["sh", "-c", made], cwd=grounds.cwd, check=True)
     assert os.path.lexists(path)
-    assert site.finish() == ((), (), ())
+    assert site.finish() == ((), (), (), ())
     assert not os.path.lexists(path)
     assert (tmp_path / "beside/b/key").read_text() == "theirs"
 
