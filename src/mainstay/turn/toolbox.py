@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
@@ -133,14 +133,14 @@ class TurnTools(Protocol):
         ...
 
 
-@runtime_checkable
-class AppliesHeldChanges(Protocol):
-    """A tool whose calls may have changes held back (`ToolContext.held_changes`)."""
+class ApplyHeldChanges(Protocol):
+    """The method `apply_held_changes` of a tool whose calls may have changes held back (`ToolContext.held_changes`).
 
-    async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
-        """Apply approved changes (`core.held_changes`) and return a note for the model. `folder` is the working folder
-        that they were shown for; `is_repeated`: a process that stopped may have applied some of them."""
-        ...
+    It applies approved changes (`core.held_changes`) and returns a note for the model. `folder` is the working folder
+    that they were shown for; `is_repeated`: a process that stopped may have applied some of them.
+    """
+
+    async def __call__(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str: ...
 
 
 StoreLargeResult = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
@@ -348,11 +348,11 @@ class Toolbox:
         if (refused := find_refused_result(changes)) is not None:
             return refused
         assert request.ran is not None
-        assert isinstance(tool, AppliesHeldChanges), "a tool that has changes held back can apply them"
         if changes.mark_released is not None and not changes.is_repeated:
             await changes.mark_released()
+        apply: ApplyHeldChanges = tool.apply_held_changes  # type: ignore[attr-defined]  # it had changes held back
         applying = asyncio.ensure_future(
-            tool.apply_held_changes(request.input, context, folder=request.where, is_repeated=changes.is_repeated)
+            apply(request.input, context, folder=request.where, is_repeated=changes.is_repeated)
         )
         try:
             await control.wait_for(applying, "applying changes", self._limits.tool_timeout_s)
