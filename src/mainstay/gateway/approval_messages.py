@@ -30,6 +30,8 @@ class ApprovalMessage(msgspec.Struct, frozen=True):
 
     text: str
     attached: tuple[tuple[str, str], ...] = ()
+    is_long: bool = False  # it is complete only with its attachment, or with all of several messages
+    is_complete: bool = True  # False: the whole call cannot be shown on this platform
 
 
 def format_approval_request(approval: ApprovalAsked, *, has_files: bool = True) -> ApprovalMessage:
@@ -39,14 +41,15 @@ def format_approval_request(approval: ApprovalAsked, *, has_files: bool = True) 
     answers = f"`/approve {approval.id}` or `/deny {approval.id} reason`. Any other message here denies it."
     is_short = len(call) <= CALL_CHARS_MAX and len(why) <= WHY_CHARS_MAX
     if is_short or (not has_files and len(call) <= MESSAGES_CHARS_MAX):
-        return ApprovalMessage(f"**May this be done?** {why}".strip() + f"\n{_fence(call)}\n{answers}")
+        text = f"**May this be done?** {why}".strip() + f"\n{_fence(call)}\n{answers}"
+        return ApprovalMessage(text, is_long=not is_short)
     beginning = f"{call[:BEGINNING_CHARS_MAX]}…\n({len(call) - BEGINNING_CHARS_MAX:,} more characters)"
     head = f"**May this be done?** {why[:WHY_CHARS_MAX]}\n{_fence(beginning)}\n"
     if not has_files:
-        return ApprovalMessage(f"{head}{NOT_SHOWN.format(id=approval.id)}")
+        return ApprovalMessage(f"{head}{NOT_SHOWN.format(id=approval.id)}", is_long=True, is_complete=False)
     whole = f"{why}\n\n{call}\n"
     note = "The whole call is in the attached file; without it the call cannot be approved here."
-    return ApprovalMessage(f"{head}{note}\n{answers}", ((f"approval-{approval.id}.txt", whole),))
+    return ApprovalMessage(f"{head}{note}\n{answers}", ((f"approval-{approval.id}.txt", whole),), is_long=True)
 
 
 def _fence(call: str) -> str:
@@ -57,16 +60,20 @@ def _fence(call: str) -> str:
 
 
 async def find_hidden_reason(
-    approval: ApprovalAsked, delivery: Delivery | None, deliver: Callable[[Delivery], Awaitable[Delivery] | None]
+    approval: ApprovalAsked,
+    delivery: Delivery | None,
+    deliver: Callable[[Delivery], Awaitable[Delivery] | None],
+    *,
+    has_files: bool,
 ) -> str:
     """Return why the request was not shown completely in a chat; "" if it was. `delivery` is the one that posted it."""
-    if delivery is not None and delivery.attached and (posting := deliver(delivery)) is not None:
+    message, hidden = format_approval_request(approval, has_files=has_files), NOT_SHOWN.format(id=approval.id)
+    if not message.is_complete or (delivery is None and message.is_long):
+        return hidden
+    if delivery is None:
+        return ""
+    if message.is_long and delivery.state in ("pending", "sending") and (posting := deliver(delivery)) is not None:
         done, _ = await asyncio.wait([asyncio.ensure_future(posting)], timeout=FINISH_WAIT_S)
         delivery = next(iter(done)).result() if done else delivery
-    hidden = NOT_SHOWN.format(id=approval.id)
-    if delivery is not None and delivery.state == "failed":
-        return hidden
-    if not format_approval_request(approval).attached:
-        return ""
-    is_shown = delivery is not None and delivery.state == "sent" and bool(delivery.ids)
+    is_shown = delivery.state == "sent" and bool(delivery.ids) if message.is_long else delivery.state != "failed"
     return "" if is_shown else hidden

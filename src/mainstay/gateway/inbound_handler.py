@@ -145,7 +145,7 @@ class InboundHandler:
             if await connected.channel_queue.find_delivery(_build_reply_key(connected, id)) is not None:
                 return
             context = CommandContext(
-                connected.workspace, route.person, session, id, partial(_find_hidden_reason, connected)
+                connected.workspace, route.person, session, id, partial(self._find_hidden_reason, connected)
             )
             reply = await run_command(command, context)
             if reply is not None:
@@ -155,6 +155,14 @@ class InboundHandler:
         await self._accept_message(
             connected, PendingMessage(id=id, session=session, person=route.person.name, message=message)
         )
+
+    async def _find_hidden_reason(self, connected: ConnectedWorkspace, approval: ApprovalAsked) -> str:
+        """Return why an approval request was not shown completely in its chat room; "" if it was."""
+        key = approval_delivery_key(connected.workspace.name, approval.id)
+        delivery = await connected.channel_queue.find_delivery(key)
+        channel = self._rooms.get_channel(delivery.to.channel) if delivery is not None else None
+        has_files = channel is None or channel.capabilities.files
+        return await find_hidden_reason(approval, delivery, connected.deliver, has_files=has_files)
 
     async def _store_unaddressed(
         self, connected: ConnectedWorkspace, message: IncomingMessage, id: str, person: Person | None
@@ -311,12 +319,6 @@ class InboundHandler:
             await self._post_reply(connected, message, pending.id, BUSY_REPLY, ephemeral=True)
         except (InputRefused, SessionArchived) as error:
             await self._post_reply(connected, message, pending.id, to_sentence(error))
-
-
-async def _find_hidden_reason(connected: ConnectedWorkspace, approval: ApprovalAsked) -> str:
-    key = approval_delivery_key(connected.workspace.name, approval.id)
-    delivery = await connected.channel_queue.find_delivery(key)
-    return await find_hidden_reason(approval, delivery, connected.deliver)
 
 
 def _build_reply_key(connected: ConnectedWorkspace, id: str) -> str:
