@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cli_support import Command
+from support.example_model import ExampleModel, Messages, Said
 
 from mainstay import Agent, Config, Limits, tool
 from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
@@ -19,6 +25,7 @@ from mainstay.core.held_changes import APPLY_CHANGES
 from mainstay.core.outcome import Answered, Paused
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 from mainstay.testing import Call, ScriptedProvider
+from mainstay.testing.channel_rig import eventually
 
 PROBLEM = bubblewrap_problem()
 pytestmark = pytest.mark.skipif(
@@ -37,8 +44,10 @@ def page() -> str:
 class HeldRig:
     """A working folder with a repository, and an agent that reads something from outside and then runs a command."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, is_new: bool = True) -> None:
         self.root, self.home = place / "work", place / "home"
+        if not is_new:
+            return
         for path, text in {
             ".git/HEAD": "ref: refs/heads/main\n",
             ".git/config": CONFIG,
@@ -171,17 +180,16 @@ async def test_a_denied_change_is_not_applied_and_the_model_is_told_in_one_sente
 
 
 async def test_a_change_that_is_not_approved_in_time_is_not_applied(rig: HeldRig) -> None:
-    async with rig.running("make clean", limits=Limits(approval_expires_s=0.01)) as agent:
+    async with rig.running("make clean", limits=Limits(approval_expires_s=0.05)) as agent:
         await agent.run("s", "Go on.")
-        (await agent.runtime()).lanes.get("s").wake()
-        reply = await agent.wait("s") if hasattr(agent, "wait") else None
-        del reply
-        runtime = await agent.runtime()
-        lane = runtime.lanes.get("s")
-        while (await lane.load_session()).open_turn is not None:
+        lane = (await agent.runtime()).lanes.get("s")
+
+        async def answered() -> bool:
             lane.wake()
-            await lane.wait_until_idle() if hasattr(lane, "wait_until_idle") else None
-        assert "not approved in time" in await last_result(agent)
+            return (await lane.load_session()).open_turn is None
+
+        await eventually(answered, "it expires")
+        assert "; it was not approved in time]" in await last_result(agent)
     assert rig.read("build/one.o") == "one"
 
 
@@ -303,9 +311,126 @@ async def test_a_secret_in_a_held_file_is_neither_shown_nor_stored(rig: HeldRig)
     assert rig.read(".git/config").endswith("name = Ada\n")
 
 
-async def test_changes_that_are_too_large_are_named_and_not_offered(rig: HeldRig) -> None:
-    async with rig.running("head -c 300000 /dev/zero > .envrc; rm -f a.log; sh -c 'rm -rf build'") as agent:
-        reply = await agent.run("s", "Delete a.log please.")
-        while isinstance(reply.outcome, Paused) and (asked := await pending(agent)).name != APPLY_CHANGES:
-            reply = await agent.approvals.deny(asked.id)
-    assert os.path.exists(rig.root / "build/one.o")
+async def test_a_change_that_is_too_large_is_named_and_not_offered(rig: HeldRig) -> None:
+    async with rig.running("head -c 300000 /dev/zero > .envrc") as agent:
+        reply = await agent.run("s", "Go on.")
+        assert isinstance(reply.outcome, Answered)
+        assert "[held back, not applied: .envrc (is too large to be shown)]" in await last_result(agent)
+    assert not (rig.root / ".envrc").exists()
+
+
+async def test_a_sub_agents_change_is_named_and_not_asked_about(rig: HeldRig) -> None:
+    def script(context: Any, options: Any) -> Any:
+        last = context.messages[-1]
+        if last.role == "user" and "clean it" in last.text:
+            return [Call("bash", {"command": "make clean"})]
+        if last.role == "user":
+            return [Call("page", {})]
+        if last.parts[0].name == "page":
+            return [Call("spawn", {"prompt": "clean it", "tools": ["bash"]})]
+        return last.parts[0].content
+
+    config = Config(tools=ToolSettings(builtin=("all",), roots=(str(rig.root),)), sandbox=SandboxSettings(kind="auto"))
+    async with Agent(ScriptedProvider(script), home=rig.home, config=config, tools=[page]) as agent:
+        reply = await agent.run("s", "Go on.")
+    assert isinstance(reply.outcome, Answered), reply
+    assert "a sub-agent cannot ask for approval" in reply.text
+    assert rig.read("build/one.o") == "one"
+
+
+# --- killed --------------------------------------------------------------------------------------
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from mainstay.tools.held_change_applier import _ChangeApplier
+from test_held_changes import HeldRig, pending
+
+apply, done = _ChangeApplier.apply, 0
+
+def apply_and_die(self, change, path):
+    global done
+    if done == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    done += 1
+    apply(self, change, path)
+
+_ChangeApplier.apply = apply_and_die
+
+async def main():
+    rig = HeldRig(Path(sys.argv[1]), is_new=False)
+    async with rig.agent("done") as agent:
+        await agent.approvals.approve((await pending(agent)).id)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_is_killed_while_it_applies_leaves_nothing_applied_twice(
+    rig: HeldRig, tmp_path: Path
+) -> None:
+    """Killed after the first of three changes; the owner then removes the file that it created."""
+    async with rig.running("printf 1 > .envrc; printf 2 > .gitlab-ci.yml; make -s clean") as agent:
+        await agent.run("s", "Go on.")
+        asked = await pending(agent)
+        assert list(changes_of(asked)) == [".envrc", ".gitlab-ci.yml", "a.log", "build"]
+    paths = os.pathsep.join((*sys.path, os.path.dirname(__file__)))
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, str(tmp_path), "1", env={**os.environ, "PYTHONPATH": paths}
+    )
+    assert await killed.wait() == -signal.SIGKILL
+    assert rig.read(".envrc") == "1"
+    assert (rig.root / "a.log").exists()
+    (rig.root / ".envrc").unlink()
+    async with rig.agent("done") as agent:
+        await (await agent.runtime()).lanes.wait_until_settled()
+        result = await last_result(agent)
+        assert "applied, as the user approved: a.log, build; not applied: .envrc: the process stopped" in result
+        await check_replay(agent)
+    assert not (rig.root / ".envrc").exists(), "it was applied once, and is not created again"
+    assert not (rig.root / "build").exists(), "what is bound to a fingerprint is applied after the restart"
+    assert not (rig.root / ".gitlab-ci.yml").exists(), "whether it had been created is not known"
+
+
+# --- with the real command -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Command]:
+    """The command in a folder with a repository, and a model that reads a file and then changes a workflow."""
+    calls = [
+        ("read", {"path": "notes.txt"}),
+        ("bash", {"command": "echo 'jobs: {x: {}}' > .github/workflows/ci.yml; git config user.name Ada"}),
+    ]
+
+    def answer(messages: Messages) -> Said:
+        results = [message["content"] for message in messages if message["role"] == "tool"]
+        return [calls[len(results)]] if len(results) < len(calls) else f"So: {results[-1]}"
+
+    model = ExampleModel(answer)
+    command = Command(tmp_path, model.url)
+    command.folder = tmp_path / "work"
+    HeldRig(tmp_path)
+    (command.folder / "notes.txt").write_text("from outside")
+    yield command
+    model.close()
+
+
+def test_the_command_shows_the_diff_and_applies_it_when_it_is_approved_later(project: Command) -> None:
+    done = project("run", "Go on.")
+    shown = done.stdout + done.stderr
+    assert done.returncode != 0, "it waits for an answer"
+    assert "edit .github/workflows/ci.yml" in shown
+    assert "│ +jobs: {x: {}}" in shown
+    assert "edit .git/config" in shown
+    (waiting,) = project.json("approvals", "list")["approvals"]
+    assert project("approval", "approve", waiting["asked"]["id"]).returncode == 0
+    assert (project.folder / ".github/workflows/ci.yml").read_text() == "jobs: {x: {}}\n"
+    assert (project.folder / ".git/config").read_text().endswith("name = Ada\n")
+
+
+def test_the_chat_asks_and_a_yes_applies_it(project: Command) -> None:
+    done = project("chat", stdin="Go on.\ny\n")
+    assert "│ +jobs: {x: {}}" in done.stdout + done.stderr
+    assert "applied, as the user approved" in done.stdout
+    assert (project.folder / ".github/workflows/ci.yml").read_text() == "jobs: {x: {}}\n"
