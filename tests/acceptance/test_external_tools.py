@@ -313,8 +313,11 @@ async def test_doctor_looks_at_all_of_it_and_starts_no_program(tmp_path: Path) -
         ("MCP server", "ok"),
         ("Backend", "ok"),
         ("Backend", "warn"),
+        ("Tools", "warn"),
     ]
-    assert 'add "docs__*" to policy.allow' in found[-1].fix
+    assert 'add "docs__*" to policy.allow' in found[-2].fix
+    assert "notes__add, notes__" in found[-1].message, "no plugin, server or backend is left out"
+    assert "shop__query" not in found[-1].message, "a backend declares its tools"
     assert not belonging_to(tmp_path)
     assert not (home / "workspaces").exists()
 

@@ -107,7 +107,7 @@ async def test_f53_files_that_git_executes_are_not_written_by_a_command_under_ta
     (den.root / ".git").mkdir()
     (den.root / ".git" / "config").write_text("[core]\n")
     reply = await den.play([Call("page")], [Call("bash", {"command": plant})], "Done.")
-    assert isinstance(reply.outcome, Answered)
+    assert isinstance(reply.outcome, Paused), "it is shown as a question"
     obeyed = [".git/commondir", "sub/.git/hooks/post-checkout", "sub/.git/config", ".git/modules/m/config"]
     assert [name for name in obeyed if (den.root / name).exists()] == []
     assert not os.path.lexists(den.root / "sub/.git") or (den.root / "sub/.git").is_dir()

@@ -15,7 +15,9 @@ from mainstay.agent.trust_setup import build_policy, has_external_tools, list_kn
 from mainstay.config.schema import FILE, Config, resolve_data_folder
 from mainstay.core.health import CheckFinding
 from mainstay.core.outcome_text import format_count
+from mainstay.core.ports import Tool
 from mainstay.core.tool_ports import tool_origin
+from mainstay.trust.tool_declaration import find_undeclared_tools
 
 _REMEDY = re.compile(r"(.*'): (put it into .*)")  # a message that contains its own remedy
 _HOST_WARNING = "sandbox.kind is host: plugins and local MCP servers run as you, with all your permissions"
@@ -65,7 +67,9 @@ async def _check_all(config: Config, home: Path) -> list[CheckFinding]:
                     "MCP server", name, state, slug, policy.may_have_rule_for(f"{slug}__", f"mcp.{slug}")
                 )
             )
-        return findings + await check_backends(backends, policy, guards.redact_text, home / FILE)
+        findings += await check_backends(backends, policy, guards.redact_text, home / FILE)
+        sources = [source for source in (plugins, mcp, *backends) if source is not None]
+        return findings + _list_undeclared([tool for source in sources for tool in source.tools], config)
     finally:
         if mcp is not None:
             await mcp.close()
@@ -110,6 +114,18 @@ def _warn_unsandboxed(config: Config, *, has_plugins: bool) -> Iterator[CheckFin
         yield CheckFinding("Elsewhere", "warn", _HOST_WARNING, "mainstay config set sandbox.kind auto")
     else:
         yield CheckFinding("Elsewhere", "warn", "no sandbox is available: plugins and local MCP servers do not start")
+
+
+def _list_undeclared(tools: list[Tool], config: Config) -> list[CheckFinding]:
+    """List the tools that declare neither `untrusted` nor `sink`, whether a rule names them or not."""
+    names = find_undeclared_tools(tools, config.tools.declare)
+    if not names or config.trust == "open":
+        return []
+    message = (
+        f"{format_count(len(names), 'tool')} declared neither untrusted nor sink, so results are taken for content "
+        f"from outside, and calls that may send data out ask once there is such content: {', '.join(names)}"
+    )
+    return [CheckFinding("Tools", "warn", message, f"declare it: tools.declare.{names[0]}: {{sink: false}}")]
 
 
 def _build_problem_finding(message: str, home: Path) -> CheckFinding:

@@ -86,6 +86,8 @@ class ApprovalAsked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fa
     always: str = ""  # the rule that "always allow" would add
     where: str = ""  # the folder that its paths are relative to
     client: bool = False  # a client tool: the client runs the call and sends its result, no approval is needed
+    destinations: tuple[str, ...] = ()  # every destination that the user did not name
+    ran: ToolResult | None = None  # the call has run, with this result: approved are the changes it had held back
 
 
 class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -101,10 +103,11 @@ class ApprovalAnswered(Event, frozen=True, omit_defaults=True, tag=True, kw_only
 
 
 class Guarded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
-    """A guard acted on an input, a tool call or an output, or only flagged it."""
+    """A guard acted on an input, a tool call or an output, or only flagged it. `released`: changes that were held back
+    are about to be applied, as a person approved; on disk before the first of them is."""
 
     stage: Literal["input", "tool", "output", "policy"]
-    action: Literal["flagged", "blocked", "redacted", "neutralised", "held", "denied"]
+    action: Literal["flagged", "blocked", "redacted", "neutralised", "held", "denied", "released"]
     kinds: tuple[str, ...] = ()
     call_id: str = ""
     note: str = ""

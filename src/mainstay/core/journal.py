@@ -86,7 +86,7 @@ def redact_event(event: Event) -> Event:
         case TurnEnded(outcome=Failed() as failed):
             return msgspec.structs.replace(event, outcome=msgspec.structs.replace(failed, details=""))
         case ApprovalAsked():
-            return msgspec.structs.replace(event, input="{}", why="")
+            return msgspec.structs.replace(event, input="{}", why="", destinations=(), ran=None)
         case ApprovalAnswered(input=input, reason=reason, result=result):
             changed = None if input is None else "{}"
             result = None if result is None else FORGOTTEN_TEXT

@@ -50,6 +50,11 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answer_filtered: str = (
         "The model's answer was withheld by its provider's content filter; ask in other words, or another model."
     )
+    changes_denied: str = "[held back, not applied: {paths}; the user denied it]"
+    changes_denied_because: str = "[held back, not applied: {paths}; the user denied it, with this reason: {reason}]"
+    changes_expired: str = "[held back, not applied: {paths}; it was not approved in time]"
+    changes_stopped: str = "[held back, not applied: {paths}; the turn was stopped before it was approved]"
+    changes_unknown: str = "[whether this was applied is not known: {paths}]"
     forked_call: str = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 

@@ -56,6 +56,7 @@ class OpenTurn:
         "model",
         "provisional",
         "rejected_seqs",
+        "released_calls",
         "restarts",
         "results",
         "resumes",
@@ -88,6 +89,7 @@ class OpenTurn:
         self.results: dict[str, ToolResult] = {}  # of those, by call id
         self.started_calls: set[str] = set()  # ids of those that began to run
         self.approvals_asked: dict[str, ApprovalAsked] = {}  # by call id
+        self.released_calls: set[str] = set()  # ids of those whose held changes began to be applied
         self.last_answered_seq = 0  # sequence of the last ApprovalAnswered
         self.approval_answers: dict[str, ApprovalAnswered] = {}  # by approval id
         self.last_verdict: Judged | None = None  # the last verdict

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
+from mainstay.core.held_changes import HeldChange
 from mainstay.core.journal import Record
 from mainstay.core.json_types import JsonObject, ReadOnlyJson
 from mainstay.core.memory_tiers import Fact
@@ -82,7 +83,9 @@ class ToolContext:
         "deletable_paths",
         "guard_events",
         "has_private_content",
+        "held_changes",
         "is_approved",
+        "is_removal_requested",
         "message_seq",
         "messages",
         "person",
@@ -114,6 +117,9 @@ class ToolContext:
         self.is_approved = False  # a person approved this very call
         # returns what the person wrote in this turn, without forwarded or attached content
         self.read_turn_texts: Callable[[], Sequence[str]] = tuple
+        # (absolute path): the user asked in this turn for its removal, or that of a folder above it
+        self.is_removal_requested: Callable[[str], bool] = lambda path: False
+        self.held_changes: tuple[HeldChange, ...] = ()  # set by the tool: what the user may still approve
         self.usage: Usage | None = None  # tokens that a sub-agent used in this call
         self.cost = 0.0  # dollars that it spent
         self.sub_agent_calls = 0  # tool calls that it made

@@ -356,6 +356,7 @@ class Session:
         turn.restarts, turn.resumes, turn.has_streamed = 0, 0, False
         turn.step_calls = message.calls
         turn.results, turn.started_calls, turn.approvals_asked, turn.approval_answers = {}, set(), {}, {}
+        turn.released_calls = set()
 
     def _tool_finished(self, seq: int, at: int, event: ToolFinished) -> None:
         """Collect results, which may arrive in any order; once all are there, add them in call order as one message."""
@@ -391,8 +392,12 @@ class Session:
             self.open_turn.last_answered_seq = seq
             self.open_turn.resumes = 0
 
-    def _ignored(self, seq: int, at: int, event: Guarded | Blanked) -> None:
-        """Do nothing: these events do not affect the state."""
+    def _guarded(self, seq: int, at: int, event: Guarded) -> None:
+        if event.action == "released" and self.open_turn is not None:
+            self.open_turn.released_calls.add(event.call_id)
+
+    def _ignored(self, seq: int, at: int, event: Blanked) -> None:
+        """Do nothing: this event does not affect the state."""
 
     def _reserved(self, seq: int, at: int, event: Reserved) -> None:
         self.reserved[event.id] = event
@@ -456,7 +461,7 @@ _HANDLERS: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     ToolFinished: Session._tool_finished,
     ApprovalAsked: Session._approval_asked,
     ApprovalAnswered: Session._approval_answered,
-    Guarded: Session._ignored,
+    Guarded: Session._guarded,
     Spawned: Session._spawned,
     Steered: Session._steered,
     StepCheckpointed: Session._step_streamed,

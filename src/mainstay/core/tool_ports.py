@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from mainstay.core.file_changes import ChangeRecorder
+from mainstay.core.held_changes import HeldChange
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
 
@@ -118,6 +119,7 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
     protect_deletions: bool = False  # existing files must not be deleted: deletions are undone and listed in the result
     # exceptions from that: paths that the session itself created
     is_own_file: Callable[[str], bool] = lambda path: False
+    movable_folders: tuple[str, ...] = ()  # of a command on an overlay: folders that it must be able to rename
     # With `protect_deletions`: called with the written paths before they are moved into place; in a thread, blocking.
     on_written: Callable[[Sequence[str]], None] = lambda paths: None
     # Files that other programs obey (core/obeyed_files.py) must not change: changes are held back and listed in the
@@ -134,15 +136,6 @@ class SandboxCommand(msgspec.Struct, frozen=True, kw_only=True):
         return self.protect_deletions or self.change_recorder is not None
 
 
-class HeldChange(msgspec.Struct, frozen=True):
-    """A change to a file that other programs obey, which was not applied."""
-
-    path: str
-    action: Literal["write", "link", "remove"]
-    content: bytes | None = None  # of a file, or the target of a link; None: too large, or removed
-    mode: int = 0o644
-
-
 class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a command."""
 
@@ -154,7 +147,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[str, ...] = ()  # of a command on an overlay: files that it wrote
     created: tuple[str, ...] = ()  # those of them that are new
     undone_deletions: tuple[str, ...] = ()  # files whose deletion was undone
-    held_changes: tuple[HeldChange, ...] = ()  # changes to files that other programs obey: not applied
+    held_changes: tuple[HeldChange, ...] = ()  # all changes that were held back, in the order in which to apply them
     removed: tuple[str, ...] = ()  # files that it removed
 
 
@@ -164,6 +157,8 @@ OutputHandler = Callable[[Literal["stdout", "stderr"], bytes], bool | None]
 
 class SandboxProcess(Protocol):
     """A command that runs in the background."""
+
+    held_changes: tuple[HeldChange, ...]  # once it has ended: as in `CommandResult`
 
     @property
     def exit_code(self) -> int | None:

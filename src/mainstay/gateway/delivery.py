@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
+import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
@@ -32,6 +34,7 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
 from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
+from mainstay.core.worker_threads import run_in_thread
 
 log = logging.getLogger("mainstay.delivery")
 
@@ -183,7 +186,7 @@ class Deliverer:
             del self._room_queues[room_key]
 
     def _remember_finished(self, delivery: Delivery) -> None:
-        self._finished[delivery.key] = replace(delivery, text="")
+        self._finished[delivery.key] = replace(delivery, text="", attached=())
         while len(self._finished) > FINISHED_REMEMBERED_MAX:
             del self._finished[next(iter(self._finished))]
 
@@ -206,13 +209,13 @@ class Deliverer:
         if job.on_finished is not None:
             await job.on_finished(job.delivery)
         if job.channel_queue is not None:
-            await job.channel_queue.update_delivery(replace(job.delivery, text=""))
+            await job.channel_queue.update_delivery(replace(job.delivery, text="", attached=()))
 
     async def _post_parts(self, room: RoomDeliveryQueue, job: DeliveryJob) -> None:
         channel = job.channel
         pieces = split_message(job.delivery.text, channel.format, channel.capabilities.length_max)[:PARTS_MAX]
         maybe_posted = job.delivery.state == "sending"  # this part was begun before and may have been posted
-        while (delivery := job.delivery).part < len(pieces) + len(delivery.files):
+        while (delivery := job.delivery).part < len(pieces) + len(delivery.files) + len(delivery.attached):
             await self._wait_until_ready(room)
             if job.check_outdated is not None and not delivery.part and (why := await job.check_outdated(delivery)):
                 job.delivery = _finish_delivery(delivery, "unknown" if maybe_posted else "sent", why)
@@ -292,9 +295,15 @@ class Deliverer:
                 else channel.post(to, text, key=key)
             )
             sent = await with_call_timeout(posting)
-        else:
+        elif part < len(pieces) + len(delivery.files):
             path, name = delivery.files[part - len(pieces)]
             sent = await with_call_timeout(channel.upload(to, path, name, "", key=key))
+        else:
+            name, attached = delivery.attached[part - len(pieces) - len(delivery.files)]
+            with tempfile.TemporaryDirectory(prefix="mainstay-") as folder:  # no other user can write to it
+                path = os.path.join(folder, name)
+                await run_in_thread(lambda: _write_text(path, attached))
+                sent = await with_call_timeout(channel.upload(to, path, name, "", key=key))
         await self._record_posted(job, sent)
 
     def _idempotency(self, job: DeliveryJob) -> Literal["key", "look", "none"]:
@@ -391,6 +400,11 @@ async def with_call_timeout(call: Awaitable[T]) -> T:
     except Exception as error:  # a channel of another distribution may raise anything
         log.exception("a channel failed while it posted")
         raise DeliveryUnknown(f"the channel's code failed: {type(error).__name__}: {error}") from error
+
+
+def _write_text(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
 
 
 def _ephemeral_channel(job: DeliveryJob) -> SupportsEphemeral | None:

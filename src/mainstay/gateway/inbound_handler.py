@@ -10,16 +10,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
 from mainstay.core.channels import ChannelQueue, ChatChannel, Delivery, IncomingMessage, PendingMessage
 from mainstay.core.chat_addresses import ReceivedFile
 from mainstay.core.errors import AgentClosed, InputRefused, LaneFull, MainstayError, SessionArchived, WorkspaceUnknown
+from mainstay.core.events import ApprovalAsked
 from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.people import Person
 from mainstay.core.ports import Clock
+from mainstay.gateway.approval_messages import find_hidden_reason
 from mainstay.gateway.attachments import download_files, format_file_names
 from mainstay.gateway.backfill import fetch_missed_messages, load_seen_messages
 from mainstay.gateway.channel_message_conversion import (
@@ -33,7 +36,7 @@ from mainstay.gateway.channel_message_conversion import (
     to_room_message,
 )
 from mainstay.gateway.room_routing import ChannelRooms
-from mainstay.gateway.session_answer_poster import build_delivery_key
+from mainstay.gateway.session_answer_poster import approval_delivery_key, build_delivery_key
 from mainstay.gateway.slash_commands import CommandContext, parse_command, run_command, to_sentence
 from mainstay.gateway.unknown_users import UnknownUserResponder
 from mainstay.gateway.workspace import Workspace
@@ -54,7 +57,7 @@ class ConnectedWorkspace(msgspec.Struct, frozen=True):
 
     workspace: Workspace
     channel_queue: ChannelQueue
-    deliver: Callable[[Delivery], object]
+    deliver: Callable[[Delivery], Awaitable[Delivery] | None]
 
 
 class InboundQueue:
@@ -141,9 +144,15 @@ class InboundHandler:
         if (command := parse_command(message.text)) is not None:
             if await connected.channel_queue.find_delivery(_build_reply_key(connected, id)) is not None:
                 return
-            reply = await run_command(
-                command, CommandContext(connected.workspace, route.person, session, id, message.direct)
+            context = CommandContext(
+                connected.workspace,
+                route.person,
+                session,
+                id,
+                partial(self._find_hidden_reason, connected),
+                message.direct,
             )
+            reply = await run_command(command, context)
             if reply is not None:
                 await self._post_reply(connected, message, id, reply)
                 return
@@ -151,6 +160,14 @@ class InboundHandler:
         await self._accept_message(
             connected, PendingMessage(id=id, session=session, person=route.person.name, message=message)
         )
+
+    async def _find_hidden_reason(self, connected: ConnectedWorkspace, approval: ApprovalAsked) -> str:
+        """Return why an approval request was not shown completely in its chat room; "" if it was."""
+        key = approval_delivery_key(connected.workspace.name, approval.id)
+        delivery = await connected.channel_queue.find_delivery(key)
+        channel = self._rooms.get_channel(delivery.to.channel) if delivery is not None else None
+        has_files = channel is None or channel.capabilities.files
+        return await find_hidden_reason(approval, delivery, connected.deliver, has_files=has_files)
 
     async def _store_unaddressed(
         self, connected: ConnectedWorkspace, message: IncomingMessage, id: str, person: Person | None

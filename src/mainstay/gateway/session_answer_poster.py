@@ -22,10 +22,11 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.ports import Clock, SessionInfo
+from mainstay.gateway.approval_messages import format_approval_request
 from mainstay.gateway.delivery import with_call_timeout
 from mainstay.gateway.draft_message import DraftMessageEditor
 from mainstay.gateway.room_routing import ChannelRooms
-from mainstay.gateway.turn_answer import TurnAnswerBuilder, format_approval_request
+from mainstay.gateway.turn_answer import TurnAnswerBuilder
 from mainstay.gateway.workspace import Workspace
 from mainstay.lane.draft_filter import DraftFilter, filter_drafts
 from mainstay.operations.caller import load_session_info
@@ -212,8 +213,17 @@ class SessionAnswerPoster:
         if not approval.client:  # a client runs this call itself and was informed
             key = approval_delivery_key(self._context.workspace.name, approval.id)
             now = self._context.clock.now_ms()
-            text = await self._redact_for_room(format_approval_request(approval))
-            request = Delivery(key=key, to=self._address, session=self._session, text=text, at=now)
+            channel = self._context.rooms.get_channel(self._address.channel)
+            message = format_approval_request(approval, has_files=channel is None or channel.capabilities.files)
+            attached = [(name, await self._redact_for_room(text)) for name, text in message.attached]
+            request = Delivery(
+                key=key,
+                to=self._address,
+                session=self._session,
+                text=await self._redact_for_room(message.text),
+                attached=tuple(attached),
+                at=now,
+            )
             self._context.deliver(await self._context.channel_queue.add_delivery(request))
         return True
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import msgspec
 
 from mainstay.core.audit import acting_person
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MainstayError, SessionUnknown
+from mainstay.core.events import ApprovalAsked
 from mainstay.core.people import ROLE_SCOPES, Person, Principal
 from mainstay.core.ports import SessionInfo
 from mainstay.gateway.workspace import Workspace
@@ -48,6 +50,8 @@ class CommandContext(msgspec.Struct, frozen=True):
     person: Person
     session: str
     message_id: str
+    # of an approval: why it was not shown completely in its chat room; "" if it was
+    find_hidden_reason: Callable[[ApprovalAsked], Awaitable[str]]
     direct: bool = False  # it is a direct message
 
 
@@ -156,7 +160,7 @@ async def _answer_approval(command: SlashCommand, context: CommandContext) -> st
     acting = acting_person.get()
     try:
         authorise(caller, Approve if command.name == "approve" else Deny)
-        return await _answer_as(caller, command, context.session)
+        return await _answer_as(caller, command, context)
     except NotAllowed:
         return "You are not allowed to answer approval requests."
     except (ApprovalUnknown, InputRefused) as error:
@@ -165,9 +169,9 @@ async def _answer_approval(command: SlashCommand, context: CommandContext) -> st
         acting_person.set(acting)  # the same task handles messages of other people
 
 
-async def _answer_as(caller: Caller, command: SlashCommand, session: str) -> str:
+async def _answer_as(caller: Caller, command: SlashCommand, context: CommandContext) -> str:
     first, _, rest = command.arguments.partition(" ")
-    pending = _find_approval(await execute(caller, ListApprovals()), first, session)
+    pending = _find_approval(await execute(caller, ListApprovals()), first, context.session)
     if command.name == "approve" and first and first.lower() != "always" and not _matches_id(pending, first):
         return "No approval request has this id: it was answered, or it expired."  # never approve another one instead
     if isinstance(pending, str):
@@ -177,6 +181,8 @@ async def _answer_as(caller: Caller, command: SlashCommand, session: str) -> str
     if command.name == "deny":
         await execute(caller, Deny(id=id, reason=answer[:REASON_CHARS_MAX]))
         return "Denied."
+    if hidden_reason := await context.find_hidden_reason(pending.asked):
+        return hidden_reason
     always = answer.lower() == "always"
     try:
         await execute(caller, Approve(id=id, always=always))

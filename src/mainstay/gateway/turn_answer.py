@@ -1,4 +1,4 @@
-"""Builds the message that is posted to a chat at the end of a turn, and the text of an approval request."""
+"""Builds the message that is posted to a chat at the end of a turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import msgspec
 
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.events import (
-    ApprovalAsked,
     Event,
     Judged,
     MessageAdded,
@@ -21,7 +20,6 @@ from mainstay.core.messages import parts_text
 from mainstay.core.outcome import Aborted, Exhausted, Failed
 from mainstay.gateway.draft_message import SILENT_ANSWER
 
-CALL_CHARS_MAX = 1_500
 STOPPED_NOTE = "_(stopped)_"
 
 
@@ -70,19 +68,3 @@ class TurnAnswerBuilder:
         if text and self._warnings:
             text = "\n\n".join((text, *(f"_({sentence})_" for sentence in self._warnings)))
         return TurnAnswer(text, "" if text else "nothing was said")
-
-
-def format_approval_request(approval: ApprovalAsked) -> str:
-    """Return the message that asks for approval of a tool call: the exact call, and how to answer."""
-    call = f"{approval.name}({approval.input})"
-    if len(call) > CALL_CHARS_MAX:
-        call = f"{call[:CALL_CHARS_MAX]}… ({len(call) - CALL_CHARS_MAX} more characters)"
-    fence = "```"
-    while fence in call:
-        fence += "`"
-    lines = [
-        f"**May this be done?** {approval.why}".strip(),
-        f"{fence}\n{call}\n{fence}",
-        f"`/approve {approval.id}` or `/deny {approval.id} reason`. Any other message here denies it.",
-    ]
-    return "\n".join(lines)

@@ -82,7 +82,8 @@ class StagedFile(NamedTuple):
 
 
 def stage_file(folder_fd: int, data: bytes, old_stat: os.stat_result | None, mode: int | None) -> str:
-    """Write `data` to a new, synced file beside the old one, with the old one's owner and mode; return its name.
+    """Write `data` to a new, synced file beside the old one, with its owner, and its mode unless another is given;
+    return its name.
 
     Where O_TMPFILE works, the file has no name until it is complete: a process killed before that leaves nothing.
     """
@@ -168,7 +169,7 @@ def _open_unnamed_file(folder_fd: int) -> int | None:
 
 def _write_and_sync(file_fd: int, data: bytes, old_stat: os.stat_result | None, mode: int | None) -> None:
     if old_stat is not None:
-        mode = stat.S_IMODE(old_stat.st_mode)
+        mode = stat.S_IMODE(old_stat.st_mode) if mode is None else mode
         if (old_stat.st_uid, old_stat.st_gid) != (os.geteuid(), os.fstat(file_fd).st_gid):
             try:
                 os.fchown(file_fd, old_stat.st_uid, old_stat.st_gid)

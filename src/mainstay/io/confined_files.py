@@ -16,6 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from mainstay.core.file_changes import EntryLocation, EntryState, NewEntry
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.io.atomic_write import (
     StagedFile,
@@ -85,11 +86,6 @@ class OpenFile:
     @property
     def fingerprint(self) -> str:
         return compute_fingerprint(self.stat)
-
-
-def compute_fingerprint(stat_result: os.stat_result) -> str:
-    """Return a fingerprint that changes when the file is replaced or written. Writers can set mtime, but not ctime."""
-    return f"{stat_result.st_ino}:{stat_result.st_size}:{stat_result.st_mtime_ns}:{stat_result.st_ctime_ns}"
 
 
 # Called with a real path, what is there and what will be there, right before that is changed.

@@ -15,11 +15,12 @@ import msgspec
 
 from mainstay.core.errors import InputRefused
 from mainstay.core.file_changes import RefusedPath, UndoableTurn, UndoPreview, UndoResult
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.memory_tiers import is_private, is_untrusted
 from mainstay.core.tool_ports import FileLabelStore, FileOriginLabel, SessionFolders
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.atomic_write import create_missing_folders, stage_file, sync_folder_fd, unlink_if_exists
-from mainstay.io.confined_files import ConfinedFiles, compute_fingerprint
+from mainstay.io.confined_files import ConfinedFiles
 from mainstay.io.path_resolver import PathRefused, ResolvedPath
 from mainstay.io.undo_plan import PlannedPath, build_preview, check_current, list_turns, locate, plan_turn, to_location
 from mainstay.io.undo_store import HASHED_BYTES_MAX, UndoStore, is_same_entry

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from mainstay.core.file_changes import EntryLocation, EntryState, NewEntry
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.limits import Limits
 from mainstay.core.tool_ports import FileOriginLabel
 from mainstay.core.tree_removal import remove_tree
-from mainstay.io.confined_files import compute_fingerprint
 from mainstay.io.paths import encode_folder_name
 
 log = logging.getLogger("mainstay")

@@ -66,6 +66,8 @@ def check_answer(session: Session, answer: ApprovalAnswered, now_ms: int, tools:
     pending = session.pending_approval
     if pending is None or pending.id != answer.id or pending.expires <= now_ms:
         raise ApprovalUnknown(f"no approval {answer.id!r} is pending; it was answered, or it expired")
+    if answer.input is not None and pending.ran is not None:
+        raise InputRefused("changes that were held back are approved as they are shown, or denied")
     if answer.input is not None:
         try:
             if not isinstance(msgspec.json.decode(answer.input), dict):

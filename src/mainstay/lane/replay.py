@@ -50,6 +50,7 @@ from mainstay.core.ports import (
 from mainstay.lane.recorded_limits import find_recorded_limits
 from mainstay.lane.recording import RecordedCrash, Recording, RecordingEnded, ReplayDiffers, StopReplayedTurn
 from mainstay.lane.replies import build_closing_events
+from mainstay.turn.change_answers import AnsweredChanges
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import TrustServices, TurnDependencies
 from mainstay.turn.loop import MODEL_FAILED_PREFIX, run_turn
@@ -263,6 +264,18 @@ class ReplayTools:
             raise RecordedCrash if self._recording.peek() is not None else RecordingEnded
         finished = self._recording.results[call.id]
         context.usage, context.cost, context.sub_agent_calls = finished.usage, finished.cost, finished.calls - 1
+        return self._recorded_result(call)
+
+    async def settle_changes(
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        changes: AnsweredChanges,
+    ) -> ToolResult:
+        if call.id not in self._recording.results:
+            raise RecordedCrash if self._recording.peek() is not None else RecordingEnded
         return self._recorded_result(call)
 
     def _recorded_result(self, call: ToolCall) -> ToolResult:

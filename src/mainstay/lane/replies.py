@@ -14,6 +14,7 @@ from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome,
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
 from mainstay.core.turn_location import locate_session
+from mainstay.turn.change_answers import build_unsettled_result, find_change_request
 from mainstay.turn.dependencies import AnswerValidator
 from mainstay.turn.tool_search import CALL_TOOL, parse_catalogue_call
 from mainstay.turn.toolbox import TurnTools, error_result
@@ -67,7 +68,9 @@ def build_closing_events(session: Session, outcome: Outcome) -> list[Event]:
     text = turn.wording.cancelled if isinstance(outcome, Aborted) else turn.wording.turn_ended
     results = [
         ToolFinished(
-            error_result(call, turn.wording.outcome_unknown if call.id in turn.started_calls else text),
+            build_unsettled_result(turn, request)
+            if (request := find_change_request(turn, call)) is not None
+            else error_result(call, turn.wording.outcome_unknown if call.id in turn.started_calls else text),
             calls=0,
             turn=turn.turn,
             step=step,

@@ -33,6 +33,8 @@ class PluginTool:
         self.schema = action.parameters
         self.effect: Effect = action.effect
         self.untrusted = not plugin.trusted
+        # a manifest that says nothing has the same values as one that names the defaults
+        self.undeclared = ("untrusted", "sink") if action.untrusted and action.sink is False else ()
         self.origin = f"plugin:{plugin.name}"
         self.can_send_out = bool(plugin.permissions.network) or host.unconfined
         # may write the owner's files without our tools

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from mainstay.core.errors import AgentClosed, InputRefused
-from mainstay.core.tool_ports import CommandResult, HeldChange, OutputHandler, SandboxCommand, SandboxProcess
+from mainstay.core.held_changes import HeldChange
+from mainstay.core.tool_ports import CommandResult, OutputHandler, SandboxCommand, SandboxProcess
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.sandbox.limits import SandboxLimits, SandboxUnusable, validate_command
 from mainstay.sandbox.output_streams import (
@@ -33,7 +34,7 @@ class MergeResult(NamedTuple):
     changed: tuple[str, ...] = ()  # written files
     created: tuple[str, ...] = ()  # those of them that are new
     held: tuple[str, ...] = ()  # removals that were held back
-    held_changes: tuple[HeldChange, ...] = ()  # changes to files that other programs obey
+    held_changes: tuple[HeldChange, ...] = ()  # the same with everything that is needed to apply them later
     removed: tuple[str, ...] = ()  # removed files
 
 
@@ -296,11 +297,9 @@ class BackgroundProcess:
         if self._setup is not None:
             merged: MergeResult = await wait_despite_cancel(run_in_thread(self._setup.finish))
             self.changed, self.held, self.held_changes = merged.changed, merged.held, merged.held_changes
-        changed_paths = [change.path for change in self.held_changes]
-        if removed := [path for path in self.held if path not in changed_paths]:
-            self._output.consume(f"[held back: deletion of {', '.join(removed[:20])}]\n".encode())
-        if changed_paths:
-            self._output.consume(f"[held back: changes to {', '.join(changed_paths[:20])}]\n".encode())
+        if self.held_changes:
+            paths = [change.path for change in self.held_changes]
+            self._output.consume(f"[held back: changes to {', '.join(paths[:20])}]\n".encode())
         self._code = code
         self._output.available.set()
 

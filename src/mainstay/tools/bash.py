@@ -20,8 +20,9 @@ from mainstay.io.path_resolver import PathRefused, shorten_for_message
 from mainstay.io.paths import encode_folder_name
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
-from mainstay.tools.command_protection import build_change_check, may_change_obeyed_files
+from mainstay.tools.command_protection import build_change_check, find_movable_folders, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.held_change_applier import apply_approved_changes, apply_requested_removals
 from mainstay.tools.tool_call_file_access import (
     ToolCallFiles,
     build_on_written,
@@ -81,6 +82,7 @@ class BashTool(BuiltInTool):
             network=self._network,
             protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
             is_own_file=build_removal_check(self._file_access, context),
+            movable_folders=find_movable_folders(self._file_access, context, script, cwd),
             on_written=build_on_written(self._file_access, context, recorder),
             protect_obeyed=await may_change_obeyed_files(script, folders, cwd),
             may_change=build_change_check(context, folders, script),
@@ -97,8 +99,14 @@ class BashTool(BuiltInTool):
                 await distrust_changed_files(self._file_access, context, started_ns)
         if result.changed:
             await self._labels.save(_build_labels(ToolCallFiles(self._file_access, context), result, context))
+        applied, context.held_changes = await apply_requested_removals(self._file_access, context, result.held_changes)
         text = await self._format_result(result, output, folders, command, context)
-        return "\n".join(filter(None, (text, format_unkept_note(recorder))))
+        return "\n".join(filter(None, (text, applied, format_unkept_note(recorder))))
+
+    async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
+        return await apply_approved_changes(
+            self._file_access, context, document, folder=folder, is_repeated=is_repeated
+        )
 
     async def _format_result(
         self,
@@ -127,11 +135,8 @@ class BashTool(BuiltInTool):
             )
         elif result.exit_code:
             notes.append(f"[exit code {result.exit_code}]")
-        held = tuple(change.path for change in result.held_changes)
-        if undone := tuple(path for path in result.undone_deletions if path not in held):
-            notes.append(format_undone_note(undone))
-        if held:
-            notes.append(format_held_note(held))
+        if result.undone_deletions and not result.held_changes:
+            notes.append(format_undone_note(result.undone_deletions))
         return "\n".join(filter(None, notes))
 
 
@@ -183,15 +188,6 @@ def format_undone_note(undone_paths: tuple[str, ...]) -> str:
     return (
         "[held back, because content from outside is in this conversation: "
         f"changes to or deletion of {named}{more}; ask the user]"
-    )
-
-
-def format_held_note(paths: tuple[str, ...]) -> str:
-    named = ", ".join(shorten_for_message(path) for path in paths[:UNDONE_SHOWN_MAX])
-    more = f" and {len(paths) - UNDONE_SHOWN_MAX} more" if len(paths) > UNDONE_SHOWN_MAX else ""
-    return (
-        "[held back, because other programs obey these files and the user did not ask for it in this turn: "
-        f"changes to {named}{more}; ask the user]"
     )
 
 

@@ -12,6 +12,8 @@ from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.path_resolver import casefold_path, is_inside
+from mainstay.tools.base import SessionFileAccess
+from mainstay.tools.tool_call_file_access import find_deletable_paths
 from mainstay.trust.obeyed_file_requests import is_change_in_script, is_obeyed_change_requested
 from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis, analyse_script
 
@@ -32,6 +34,21 @@ _GIT_OTHER_VERBS = frozenset((
     "add", "branch", "commit", "diff", "fetch", "log", "ls-files", "push", "remote", "rev-parse", "show", "status",
     "tag",
 ))  # fmt: skip
+
+
+def find_movable_folders(
+    file_access: SessionFileAccess, context: ToolContext, script: str, cwd: str
+) -> tuple[str, ...]:
+    """Return the folders that a command must be able to rename: those that the user asked to move, and those that it
+    moves with `git mv`, which does not copy as `mv` does."""
+    moved = [
+        os.path.realpath(os.path.join(cwd, word))
+        for command in analyse_script(script).commands
+        if command.program == "git" and _find_git_verb(command) == "mv"
+        for word in command.argv[2:-1]
+        if word and not word.startswith("-")
+    ]
+    return (*find_deletable_paths(file_access, context), *filter(os.path.isdir, moved))
 
 
 async def may_change_obeyed_files(script: str, folders: SessionFolders, cwd: str) -> bool:

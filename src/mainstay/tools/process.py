@@ -13,8 +13,9 @@ from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.bash import COMMAND_ENVIRONMENT, check_script, resolve_working_folder
 from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
-from mainstay.tools.command_protection import build_change_check, may_change_obeyed_files
+from mainstay.tools.command_protection import build_change_check, find_movable_folders, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
+from mainstay.tools.held_change_applier import apply_approved_changes, apply_requested_removals
 from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, open_command_recorder
 
 RUNNING_MAX = 8  # per session
@@ -102,6 +103,7 @@ class BackgroundProcesses:
                 network=self.network,
                 protect_deletions=protect_deletions,
                 is_own_file=build_removal_check(self.file_access, context),
+                movable_folders=find_movable_folders(self.file_access, context, script, start_folder),
                 on_written=build_on_written(self.file_access, context, recorder),
                 protect_obeyed=protect_obeyed,
                 may_change=build_change_check(context, folders, script),
@@ -209,12 +211,12 @@ class ProcessTool(BuiltInTool):
             raise ToolRefused(f"There is no process {shorten_for_message(arguments.id or '')!r} here. Known: {known}.")
         match arguments.action:
             case "write":
-                return await self._write(process, arguments, context.session, wait_s or 0.0)
+                return await self._write(process, arguments, context, wait_s or 0.0)
             case "stop":
                 await self._processes.stop_process(context.session, process)
-                return await _read_output(process, ABORTED_GRACE_S)
+                return await self._finish(process, context, await _read_output(process, ABORTED_GRACE_S))
             case "poll":
-                return await self._poll(process, context.session, WAIT_POLL_S if wait_s is None else wait_s)
+                return await self._poll(process, context, WAIT_POLL_S if wait_s is None else wait_s)
 
     async def _start(self, arguments: _ProcessArguments, context: ToolContext, wait_s: float) -> str:
         script = check_script(arguments.command or "")
@@ -227,17 +229,29 @@ class ProcessTool(BuiltInTool):
         except asyncio.CancelledError:  # the model will never learn its id
             await self._processes.stop_process(context.session, process, ABORTED_GRACE_S)
             raise
-        if process.handle.exit_code is not None:
-            self._processes.forget_process(context.session, process)
-        return output
+        return await self._finish(process, context, output)
 
-    async def _poll(self, process: _RunningProcess, session: str, wait_s: float) -> str:
-        output = await _read_output(process, wait_s)
-        if process.handle.exit_code is not None:  # it has ended, and this was its last output
-            self._processes.forget_process(session, process)
-        return output
+    async def _poll(self, process: _RunningProcess, context: ToolContext, wait_s: float) -> str:
+        return await self._finish(process, context, await _read_output(process, wait_s))
 
-    async def _write(self, process: _RunningProcess, arguments: _ProcessArguments, session: str, wait_s: float) -> str:
+    async def _finish(self, process: _RunningProcess, context: ToolContext, output: str) -> str:
+        """If the process has ended, forget it and take over the changes that were held back; return its output."""
+        if process.handle.exit_code is None:
+            return output
+        self._processes.forget_process(context.session, process)
+        applied, context.held_changes = await apply_requested_removals(
+            self._processes.file_access, context, process.handle.held_changes
+        )
+        return f"{output}\n{applied}" if applied else output
+
+    async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
+        return await apply_approved_changes(
+            self._processes.file_access, context, document, folder=folder, is_repeated=is_repeated
+        )
+
+    async def _write(
+        self, process: _RunningProcess, arguments: _ProcessArguments, context: ToolContext, wait_s: float
+    ) -> str:
         data = (arguments.input or "").encode(errors="replace")
         if not data:
             raise ToolRefused("There is no input to write. Nothing was done.")
@@ -246,7 +260,7 @@ class ProcessTool(BuiltInTool):
         if process.handle.exit_code is not None:
             raise ToolRefused(f"{process.id} has {process.state}: nothing was written.")
         await process.handle.write(data)
-        return await self._poll(process, session, wait_s)
+        return await self._poll(process, context, wait_s)
 
     def _list(self, session: str) -> str:
         lines = [

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.memory_tiers import UNTRUSTED, combine_origins, format_origin, is_private, is_untrusted
 from mainstay.core.obeyed_files import find_obeyed_topic
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import CallDestinations, FileLabelStore, FileOriginLabel, Sandbox
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.io.confined_files import ConfinedFiles, WrittenFile, compute_fingerprint
+from mainstay.io.confined_files import ConfinedFiles, WrittenFile
 from mainstay.io.globs import compile_path_glob
 from mainstay.io.path_resolver import PathMissing, PathRefused, casefold_path, is_inside, shorten_for_message
 from mainstay.tools.base import SessionFileAccess, ToolRefused
@@ -436,9 +437,14 @@ def was_created_by(labels: FileLabelStore, session: str, path: str) -> bool:
 
 def build_removal_check(file_access: SessionFileAccess, context: ToolContext) -> Callable[[str], bool]:
     """Return a check of real paths: a command may remove what its session created or the user named."""
-    cwd, labels, session = file_access.folders_of(context.session).cwd, file_access.labels, context.session
-    removable = [resolve_parent(os.path.join(cwd, name)) for name in context.deletable_paths]
+    labels, session, removable = file_access.labels, context.session, find_deletable_paths(file_access, context)
     return lambda path: any(is_inside(path, named) for named in removable) or was_created_by(labels, session, path)
+
+
+def find_deletable_paths(file_access: SessionFileAccess, context: ToolContext) -> tuple[str, ...]:
+    """Return the real paths that the user asked a command to remove or move."""
+    cwd = file_access.folders_of(context.session).cwd
+    return tuple(resolve_parent(os.path.join(cwd, name)) for name in context.deletable_paths)
 
 
 def resolve_parent(path: str) -> str:

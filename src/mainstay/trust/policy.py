@@ -106,6 +106,7 @@ class PolicyVerdict(msgspec.Struct, frozen=True):
     always_rule: str = ""  # the rule that would allow calls like this one from now on; empty: there is none
     protect_deletions: bool = False  # run the command so that files that were there before are not removed
     removable_paths: tuple[str, ...] = ()  # paths exempt from that, as the command writes them
+    destinations: tuple[str, ...] = ()  # every known destination that the user did not name
 
 
 ALLOWED = PolicyVerdict("allow")
@@ -302,6 +303,7 @@ class Policy:
             _explain_flow(call, reach, unnamed, policy_context, is_asked_for=is_asked_for),
             always_rule=always,
             protect_deletions=guarded,
+            destinations=tuple(one for one in unnamed if one not in (NO_DESTINATION, UNKNOWN_DESTINATION)),
         )
 
     def _find_unnamed(
@@ -390,7 +392,11 @@ def _choose_stricter(by_rules: PolicyVerdict, by_flow: PolicyVerdict) -> PolicyV
     guarded, removable = by_flow.protect_deletions, by_flow.removable_paths
     if by_flow.decision == "ask":
         return msgspec.structs.replace(
-            by_rules, reason=f"{by_flow.reason} {by_rules.reason}", always_rule="", protect_deletions=guarded
+            by_rules,
+            reason=f"{by_flow.reason} {by_rules.reason}",
+            always_rule="",
+            protect_deletions=guarded,
+            destinations=by_flow.destinations,
         )
     return (
         msgspec.structs.replace(by_rules, protect_deletions=guarded, removable_paths=removable) if guarded else by_rules

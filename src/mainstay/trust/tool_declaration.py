@@ -76,6 +76,12 @@ def apply_declarations(tools: Iterable[Tool], declarations: Mapping[str, ToolDec
     return tuple(DeclaredTool(tool, declarations[tool.name]) if tool.name in declarations else tool for tool in tools)
 
 
+def find_undeclared_tools(tools: Iterable[Tool], declarations: Mapping[str, ToolDeclaration]) -> list[str]:
+    """Return the names of the tools of which neither their author nor the owner declares `untrusted` or `sink`."""
+    declared = apply_declarations(tools, declarations)
+    return sorted(tool.name for tool in declared if {"untrusted", "sink"} <= set(undeclared_fields(tool)))
+
+
 def format_declaration_hint(name: str, field: str = "sink") -> str:
     """Return the line of code and the line of configuration that declare a tool."""
     return f"@tool({field}=False) in code, or tools.declare.{name}: {{{field}: false}} in mainstay.yaml"

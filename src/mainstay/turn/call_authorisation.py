@@ -13,6 +13,7 @@ from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.ports import EventEmitter, ToolContext
 from mainstay.core.session import Session
+from mainstay.trust.named_destinations import is_removal_requested
 from mainstay.trust.policy import PolicyContext, PolicyVerdict
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.dependencies import TurnDependencies, is_tainted
@@ -104,15 +105,20 @@ def _authorise_prepared(
             return CheckedCall(call, error_result(call, f"Not allowed: {verdict.reason}"), context)
         case "ask" if answer is None:
             return CheckedCall(call, prepared, context, approval_verdict=verdict)
-        case "ask" if (
-            answer is not None and answer.input is None and verdict.reason != turn.approvals_asked[call.id].why
-        ):
+        case "ask" if answer is not None and answer.input is None and _differs(verdict, turn.approvals_asked[call.id]):
             # e.g. a symbolic link has another target by now
             return CheckedCall(call, error_result(call, turn.wording.effect_changed), answer=answer)
     context.protect_deletions = verdict.protect_deletions and answer is None
     context.deletable_paths = verdict.removable_paths
     context.is_approved = answer is not None
     return CheckedCall(call, prepared, context, answer=answer)
+
+
+def _differs(verdict: PolicyVerdict, request: ApprovalAsked) -> bool:
+    """Return whether the call would do something else by now than what was shown."""
+    # a request of an older release names no destinations
+    is_elsewhere = bool(request.destinations) and verdict.destinations != request.destinations
+    return verdict.reason != request.why or is_elsewhere
 
 
 def _authorise_client_call(
@@ -147,7 +153,18 @@ def _build_tool_context(scope: TurnScope, call: ToolCall) -> ToolContext:
     context.messages = session.messages
     context.person = session.person
     context.read_turn_texts = session.typed_texts_of_turn
+    context.is_removal_requested = partial(_is_removal_requested, scope)
     return context
+
+
+def _is_removal_requested(scope: TurnScope, path: str) -> bool:
+    """Return True if the user asked in this turn for the removal of a file, or of a folder above it."""
+    texts, cwd = scope.session.typed_texts_of_turn(), scope.dependencies.trust.cwd(scope.session.key)
+    while len(path) > len(cwd):
+        if is_removal_requested(path, texts, cwd):
+            return True
+        path = path.rpartition("/")[0]
+    return False
 
 
 def _emit_tool_event(scope: TurnScope, event: Event) -> None:
@@ -201,6 +218,7 @@ def build_approval_request(scope: TurnScope, checked: CheckedCall) -> ApprovalAs
         always=verdict.always_rule,
         where=dependencies.trust.cwd(scope.session.key),
         client=isinstance(checked.prepared.tool, ClientToolAdapter),
+        destinations=verdict.destinations,
         turn=turn.turn,
         step=turn.step,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
-from mainstay.core.events import Event, MessageAdded, ToolCallReady, ToolFinished, ToolStarted
+from mainstay.core.events import ApprovalAsked, Event, Guarded, MessageAdded, ToolCallReady, ToolFinished, ToolStarted
 from mainstay.core.messages import AnyPart, ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Paused
@@ -20,8 +21,10 @@ from mainstay.turn.call_authorisation import (
     build_image_parts,
     note_changed_input,
 )
+from mainstay.turn.change_answers import AnsweredChanges, build_unsettled_result, find_change_request
 from mainstay.turn.control import TurnControl
-from mainstay.turn.toolbox import error_result
+from mainstay.turn.held_changes import build_change_request
+from mainstay.turn.toolbox import PreparedCall, error_result
 
 
 class SharedToolCallState:
@@ -64,8 +67,11 @@ async def run_tool_calls(state: SharedToolCallState, turn: OpenTurn) -> Paused |
         if (refusal := _find_stop_reason(state.control, turn)) is not None:
             results = [_build_unrun_result(checked, turn, refusal) for checked in group]
         elif len(group) == 1:
-            if (result := await _run_call(state, turn, group[0], done)) is None:
-                return Paused(await _request_approval(state, turn, group[0]))
+            result = await _run_call(state, turn, group[0], done)
+            if isinstance(result, ApprovalAsked):  # on disk before the turn pauses, so that a restart finds it
+                if turn.approvals_asked.get(result.call_id) != result:
+                    await state.recorder.record(*_take_guard_events(group[0]), result)
+                return Paused(result.id)
             results = [result]
         else:
             results = await asyncio.gather(*(_run_allowed_call(state, turn, checked, done) for checked in group))
@@ -90,6 +96,8 @@ def _find_stop_reason(control: TurnControl, turn: OpenTurn) -> str | None:
 
 def _build_unrun_result(checked: CheckedCall, turn: OpenTurn, refusal: str) -> ToolResult:
     """Build the result of a call that will not run because the turn was aborted or steered."""
+    if (request := find_change_request(turn, checked.call)) is not None:
+        return build_unsettled_result(turn, request)
     # denied by a person, perhaps with a reason
     if checked.answer is not None and isinstance(checked.prepared, ToolResult):
         return checked.prepared
@@ -139,14 +147,15 @@ async def _run_allowed_call(
     state: SharedToolCallState, turn: OpenTurn, checked: CheckedCall, done: dict[tuple[str, str], ToolResult]
 ) -> ToolResult:
     result = await _run_call(state, turn, checked, done)
-    assert result is not None, "a call that needs approval is never in a group"
+    assert isinstance(result, ToolResult), "a call that needs approval is never in a group"
     return result
 
 
 async def _run_call(
     state: SharedToolCallState, turn: OpenTurn, checked: CheckedCall, done: dict[tuple[str, str], ToolResult]
-) -> ToolResult | None:
-    """Return the call's result, or None if it needs approval first."""
+) -> ToolResult | ApprovalAsked:
+    """Return the call's result, or the request for an approval that it needs before it runs, or after that, for changes
+    that were held back."""
     call, prepared, context = checked.call, checked.prepared, checked.context
     session, step, emit = state.scope.session.key, turn.step, state.scope.emit
     if emit.has_watchers and checked.approval_verdict is None:  # watchers see every call with its final arguments
@@ -158,10 +167,12 @@ async def _run_call(
         return error_result(call, refusal)
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
         return msgspec.structs.replace(same, call_id=call.id, name=call.name)
+    if (request := find_change_request(turn, call)) is not None:
+        return await _settle_changes(state, turn, checked, request)
     if isinstance(prepared, ToolResult):  # it cannot run; if it ran before a crash, its outcome is unknown
         return error_result(call, turn.wording.outcome_unknown) if call.id in turn.started_calls else prepared
     if checked.approval_verdict is not None:
-        return None
+        return turn.approvals_asked.get(call.id) or build_approval_request(state.scope, checked)
     assert context is not None
     turn_budget = state.scope.dependencies.turn_budget
     if turn_budget is not None and (exhausted := turn_budget.count_tool_call()) is not None:
@@ -177,16 +188,37 @@ async def _run_call(
     )
     if context.attachments:
         state.attached_parts += build_image_parts(context, result)
-    return note_changed_input(checked, result)
+    result = note_changed_input(checked, result)
+    return build_change_request(state.scope, checked, result) if context.held_changes else result
 
 
-async def _request_approval(state: SharedToolCallState, turn: OpenTurn, checked: CheckedCall) -> str:
-    """Record the approval request before the turn pauses, so that a restart finds it; return its id."""
-    call = checked.call
-    if (pending := turn.approvals_asked.get(call.id)) is None:
-        pending = build_approval_request(state.scope, checked)
-        await state.recorder.record(pending)
-    return pending.id
+async def _settle_changes(
+    state: SharedToolCallState, turn: OpenTurn, checked: CheckedCall, request: ApprovalAsked
+) -> ToolResult | ApprovalAsked:
+    """Return the result of a call that has run, after its held changes were applied or not; the request while it is not
+    answered."""
+    answer = turn.approval_answers.get(request.id)
+    if answer is None:
+        return request
+    if not isinstance(checked.prepared, PreparedCall) or checked.context is None:  # the tool is not there any more
+        return build_unsettled_result(turn, request)
+    id = checked.call.id
+    state.ran_ids.add(id)
+    released = Guarded("tool", "released", ("changes",), id, turn=turn.turn, step=turn.step)
+    changes = AnsweredChanges(
+        request, answer, turn.wording, id in turn.released_calls, partial(state.recorder.record, released)
+    )
+    return await state.scope.dependencies.tools.settle_changes(
+        checked.call, checked.prepared, checked.context, state.control, changes
+    )
+
+
+def _take_guard_events(checked: CheckedCall) -> tuple[Event, ...]:
+    """Take the guard events of a call that has run: they are recorded with the question about its changes."""
+    if checked.context is None:
+        return ()
+    events, checked.context.guard_events = checked.context.guard_events, ()
+    return events
 
 
 def _find_limit_refusal(state: SharedToolCallState, turn: OpenTurn, call: ToolCall) -> str | None:

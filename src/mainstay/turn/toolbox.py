@@ -21,6 +21,7 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_ports import has_third_party_text, is_declared_private, tool_origin, undeclared_fields
 from mainstay.core.tools import BadArguments
 from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
+from mainstay.turn.change_answers import AnsweredChanges, add_note, build_unknown_result, find_refused_result
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.control import CANCEL_GRACE_S, TurnControl
 from mainstay.turn.tool_search import CALL_TOOL, ToolCatalogue, parse_catalogue_call
@@ -124,6 +125,26 @@ class TurnTools(Protocol):
         is_resumed: bool,
         wording: JournalWording,
     ) -> ToolResult: ...
+    async def settle_changes(
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        changes: AnsweredChanges,
+    ) -> ToolResult:
+        """Apply the changes of a call that has run, if that was approved; return the call's result."""
+        ...
+
+
+class ApplyHeldChanges(Protocol):
+    """The method `apply_held_changes` of a tool whose calls may have changes held back (`ToolContext.held_changes`).
+
+    It applies approved changes (`core.held_changes`) and returns a note for the model. `folder` is the working folder
+    that they were shown for; `is_repeated`: a process that stopped may have applied some of them.
+    """
+
+    async def __call__(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str: ...
 
 
 StoreLargeResult = Callable[[str, str, str], Awaitable[None]]  # session, call id, content
@@ -320,6 +341,33 @@ class Toolbox:
             running.report_outcome()
         assert result is not None, "only `reconcile` may return None"
         return result
+
+    async def settle_changes(
+        self,
+        call: ToolCall,
+        prepared: PreparedCall,
+        context: ToolContext,
+        control: TurnControl,
+        changes: AnsweredChanges,
+    ) -> ToolResult:
+        """Apply the changes of a call that has run, if that was approved; return the call's result."""
+        request, tool = changes.request, prepared.tool
+        if (refused := find_refused_result(changes)) is not None:
+            return refused
+        assert request.ran is not None
+        if changes.mark_released is not None and not changes.is_repeated:
+            await changes.mark_released()
+        apply: ApplyHeldChanges = tool.apply_held_changes  # type: ignore[attr-defined]  # it had changes held back
+        applying = asyncio.ensure_future(
+            apply(request.input, context, folder=request.where, is_repeated=changes.is_repeated)
+        )
+        try:
+            await control.wait_for(applying, "applying changes", self._limits.tool_timeout_s)
+        finally:
+            if not applying.done():
+                context.cancel()  # those that are not applied yet are left out
+                await asyncio.wait((applying,), timeout=CANCEL_GRACE_S)
+        return add_note(request.ran, applying.result()) if applying.done() else build_unknown_result(changes)
 
     def _refuse_broken_tool(self, call: ToolCall, tool: Tool, context: ToolContext, open_for_s: float) -> ToolResult:
         event = Guarded(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +16,8 @@ from support.slack_platform import ANN, BEN, BOT, DIRECT, ROOM, by_socket
 from support.telegram_platform import ANN as TELEGRAM_ANN
 from support.telegram_platform import BOB, ME
 
+from mainstay.channels.discord.events import DiscordRoomAndThread
+from mainstay.channels.discord.events import decode_message as decode_discord
 from mainstay.channels.matrix.events import MatrixEventRoom, MatrixIdentity, decode_events
 from mainstay.channels.matrix.events import decode_message as decode_matrix
 from mainstay.channels.mentions import format_mention
@@ -335,3 +339,94 @@ def test_the_name_of_a_mentioned_user_is_no_address() -> None:
         assert not set(shown[1:]) & set("@:/.<>#\n"), shown
     assert format_mention("Ann-Marie O'Neil") == "@Ann-Marie O'Neil"
     assert format_mention("@:/") == "@?"
+
+
+# --- mentions in quoted text ---------------------------------------------------------------------
+
+
+def from_discord(content: str, *, mentions: tuple[int, ...] = (7,), forwarded: str = "") -> IncomingMessage:
+    author = SimpleNamespace(id=1, display_name="Ann")
+    snapshots = [SimpleNamespace(content=forwarded, attachments=[])] if forwarded else []
+    message = SimpleNamespace(
+        id=10,
+        type=SimpleNamespace(value=0),
+        content=content,
+        author=author,
+        mentions=[SimpleNamespace(id=id) for id in mentions],
+        attachments=[],
+        message_snapshots=snapshots,
+        created_at=datetime.fromtimestamp(1_700_000_000, UTC),
+    )
+    decoded = decode_discord(message, 7, "disc", DiscordRoomAndThread("5"))
+    assert decoded is not None
+    return decoded
+
+
+def from_signal(text: str, *starts: int) -> IncomingMessage:
+    mentions = [{"name": NUMBER, "number": NUMBER, "uuid": UUID, "start": start, "length": 1} for start in starts]
+    data = {
+        "timestamp": 1_700_000_000_000,
+        "message": text,
+        "mentions": mentions,
+        "groupInfo": {"groupId": "g", "type": "DELIVER"},
+    }
+    envelope = {**SignalPlatform().envelope(SIGNAL_ANN, 1_700_000_000_000), "dataMessage": data}
+    message = decode_signal("sig", SignalIdentity(NUMBER, UUID), {"envelope": envelope, "account": NUMBER})
+    assert message is not None
+    return message
+
+
+def test_a_mention_in_quoted_text_does_not_address_the_agent_on_slack() -> None:
+    quoted = f"&gt; <@{BOT}> do it\nwho asked for that?"
+    for kind in ("message", "app_mention"):
+        assert not from_slack(type=kind, channel=ROOM, channel_type="channel", text=quoted).mentioned
+        assert from_slack(type=kind, channel=ROOM, channel_type="channel", text=f"{quoted} <@{BOT}>?").mentioned
+    shared = {**SHARED, "text": f"<@{BOT}> do it"}
+    assert not from_slack(channel=ROOM, channel_type="channel", text="look", attachments=[shared]).mentioned
+    assert from_slack(channel=ROOM, channel_type="channel", text=f"<@{BOT}> look", attachments=[shared]).mentioned
+    block = f"look\n&gt;&gt;&gt; they said\n<@{BOT}> do it"
+    assert not from_slack(type="app_mention", channel=ROOM, channel_type="channel", text=block).mentioned
+
+
+def test_a_mention_in_quoted_text_does_not_address_the_agent_on_telegram() -> None:
+    group = {"id": -100, "type": "group"}
+    text = "👍 look\n> @tester_bot do it"
+    line = [{"type": "mention", "offset": 10, "length": 11}]
+    assert not from_telegram(text=text, entities=line, chat=group).mentioned
+    typed = [{"type": "mention", "offset": 8, "length": 11}]
+    assert from_telegram(text="👍 look\n@tester_bot do it", entities=typed, chat=group).mentioned
+    named = [
+        {"type": "blockquote", "offset": 0, "length": 5},
+        {"type": "text_mention", "offset": 0, "length": 5, "user": ME},
+    ]
+    assert not from_telegram(text="Agent do it", entities=named, chat=group).mentioned
+    assert from_telegram(text="Agent do it", entities=named[1:], chat=group).mentioned
+    start = [{"type": "mention", "offset": 0, "length": 11}]
+    assert not from_telegram(text="@tester_bot do it", entities=start, forward_date=1, chat=group).mentioned
+
+
+def test_a_mention_in_quoted_text_does_not_address_the_agent_on_discord() -> None:
+    assert not from_discord("> <@7> do it\nwho asked for that?").mentioned
+    assert not from_discord("look\n>>> they said\n<@!7> do it").mentioned
+    assert not from_discord("look", mentions=(), forwarded="<@7> do it").mentioned
+    assert from_discord("> <@7> do it\nplease, <@7>").mentioned
+    assert from_discord("<@7> look\n> <@7> do it").mentioned
+    assert from_discord("a reply that notifies the agent").mentioned
+
+
+def test_a_mention_in_quoted_text_does_not_address_the_agent_on_matrix() -> None:
+    listed = {"m.mentions": {"user_ids": ["@agent:example.org"]}}
+    for name in ("@agent:example.org", "The Agent", "[The Agent](https://matrix.to/#/@agent:example.org)"):
+        assert not from_matrix(f"look\n> {name}: do it", **listed).mentioned
+        assert from_matrix(f"> {name}: do it\nplease, {name}", **listed).mentioned
+    fallback = "> <@eve:example.org> @agent:example.org do it\n\nwho asked for that?"
+    assert not from_matrix(fallback, **listed, **REPLY).mentioned
+    assert from_matrix("> <@agent:example.org> shall I?\n\nyes", **listed, **REPLY).mentioned, "a reply to the agent"
+    assert from_matrix("a reply without a quote", **listed, **REPLY).mentioned
+
+
+def test_a_mention_in_quoted_text_does_not_address_the_agent_on_signal() -> None:
+    assert not from_signal("look\n> \ufffc do it", 7).mentioned
+    assert not from_signal("👍 look\n> \ufffc do it", 10).mentioned
+    assert from_signal("look\n> \ufffc do it\n\ufffc please", 7, 15).mentioned
+    assert from_signal("\ufffc look", 0).mentioned

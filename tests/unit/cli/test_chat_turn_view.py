@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainstay.cli.chat.approval_formatter import format_arguments
 from mainstay.cli.chat.formatters import format_price, to_plain_text
 from mainstay.cli.chat.markdown_renderer import RichToAnsiRenderer
 from mainstay.cli.chat.plain_printer import PlainPrinter
@@ -34,6 +33,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Finish, FinishReason, Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
+from mainstay.trust.approval_text import format_arguments
 
 
 class Clock:

@@ -229,7 +229,7 @@ async def test_a_question_is_posted_with_its_very_call_and_answered_there(tmp_pa
     async with running(world):
         thread = await rig.send_message("C1", "launch it", mention=True)
         asked = await world.shown(rig, "C1", "/approve")
-        assert '"where":"```moon```"' in asked.text.replace(" ", "")
+        assert "where: \\x60\\x60\\x60moon\\x60\\x60\\x60" in asked.text
         await rig.send_message("C1", "/approve", user="eve", thread=thread)
         await rig.send_message("C1", "/status", thread=thread)
         await world.shown(rig, "C1", "Waiting for an approval")

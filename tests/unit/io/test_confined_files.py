@@ -17,10 +17,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.io import atomic_write
 from mainstay.io.atomic_write import stage_locked_file
-from mainstay.io.confined_files import ConfinedFiles, compute_fingerprint
+from mainstay.io.confined_files import ConfinedFiles
 from mainstay.io.path_resolver import PathHook, PathMissing, PathRefused, casefold_path
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.holding_tool import HoldingTool
 from support.kernel_world import World, virtual
 
 import mainstay
@@ -247,6 +248,63 @@ async def record_changed_call() -> Recorded:
     return await record_answer(before=change)
 
 
+class HoldingWorld:
+    """A call that has run and waits with its changes."""
+
+    def __init__(self) -> None:
+        self.hold, self.clock = HoldingTool(), VirtualClock()
+        self.trust = {"trust": TrustServices(now_ms=self.clock.now_ms, cwd=lambda session: "/here")}
+
+    def world(self, **more: Any) -> World:
+        return World([[Call("hold")], "fine"], [self.hold], clock=self.clock, more=self.trust, **more)
+
+
+async def record_changes_answer(verdict: Any, reason: str = "") -> Recorded:
+    async with HoldingWorld().world() as world:
+        await world.ask("go")
+        answer = ApprovalAnswered((await pending(world)).id, verdict, reason=reason)
+        await (await world.lanes.get("s").answer_approval(answer)).reply
+        return await recorded(world)
+
+
+async def record_denied_changes() -> Recorded:
+    return await record_changes_answer("denied")
+
+
+async def record_denied_changes_with_reason() -> Recorded:
+    return await record_changes_answer("denied", "not today")
+
+
+async def record_expired_changes() -> Recorded:
+    async with HoldingWorld().world(limits=Limits(approval_expires_s=60, lane_idle_s=10)) as world:
+        watcher = world.watch()
+        await world.ask("go")
+        await watcher.see(TurnEnded)
+        return await recorded(world)
+
+
+async def record_stopped_changes() -> Recorded:
+    async with HoldingWorld().world() as world:
+        await world.ask("go")
+        await world.abort()
+        return await recorded(world)
+
+
+async def record_interrupted_changes() -> Recorded:
+    holding = HoldingWorld()
+    holding.hold.apply_gate.clear()
+    async with holding.world(limits=Limits(resumes_max=0)) as world:
+        await world.ask("go")
+        holding.hold.began.clear()
+        await world.lanes.get("s").answer_approval(ApprovalAnswered((await pending(world)).id, "approved"))
+        await holding.hold.began.wait()
+        await world.crash()
+    async with world.after(["fine"], [holding.hold], more=holding.trust) as later:
+        await later.lanes.resume_unfinished()
+        await later.lanes.wait_until_settled()
+        return await recorded(later)
+
+
 async def record_client_call() -> Recorded:
     trust = TrustServices(now_ms=VirtualClock().now_ms)
     async with World([[Call("weather")], "fine"], more={"trust": trust}) as world:
@@ -273,6 +331,11 @@ SCENARIOS: list[tuple[str, Callable[[], Awaitable[Recorded]]]] = [
     ("effect_changed", record_changed_effect),
     ("folder_changed", record_changed_folder),
     ("client_runs_call", record_client_call),
+    ("changes_denied", record_denied_changes),
+    ("changes_denied_because", record_denied_changes_with_reason),
+    ("changes_expired", record_expired_changes),
+    ("changes_stopped", record_stopped_changes),
+    ("changes_unknown", record_interrupted_changes),
     ("limit_notice", record_steps_limit),
     ("steps_bound", record_steps_limit),
     ("tool_calls_bound", record_tool_calls_limit),
@@ -308,7 +371,7 @@ def test_a_session_that_another_release_recorded_is_replayed_with_the_sentences_
             records = await record()
         texts = read_texts(records)
         assert f"<{field}>" in texts
-        assert not re.search(r"\{(bound|count|reason|where)\}", texts), "a placeholder was left"
+        assert not re.search(r"\{(bound|count|reason|where|paths)\}", texts), "a placeholder was left"
         replayed = await replay_journal(records)
         assert replayed.is_identical, replayed.difference
 
@@ -331,6 +394,19 @@ UNVERSIONED = {
         "Not allowed: {}",
         "[The person changed this call before it ran, to {}]",
         "[Secrets were removed from this call before it ran: {}]",
+    },
+    "turn/change_answers.py": set(),
+    "turn/held_changes.py": {  # of approval requests and tool results
+        "a sub-agent cannot ask for approval",
+        "are too large to be shown",
+        "content from outside is in this conversation",
+        "contains a secret",
+        "has a name that cannot be shown",
+        "other programs obey these files",
+        "The command has run. What it changed here was held back and is not done yet",
+        "{}, because {}.",
+        " Not offered here and not done: {}.",
+        "[held back, not applied: {}]",
     },
     "turn/answer_acceptance.py": {
         "no answer of the wanted shape came: {}",  # a failure

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from support.tool_world import Workspace, call, calling
 
+from mainstay.core.file_fingerprints import compute_fingerprint
+from mainstay.core.held_changes import HeldChange
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.tool_ports import HeldChange, SandboxCommand
+from mainstay.core.tool_ports import SandboxCommand
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, can_overlay
 from mainstay.tools.bash import create_bash_tool
 from mainstay.tools.command_protection import may_change_obeyed_files
@@ -106,6 +108,13 @@ def saying(text: str) -> ToolContext:
     return context
 
 
+async def run_bash(bash: Tool, context: ToolContext, *, command: str) -> str:
+    """Return what the command printed, and what a question would be about."""
+    shown = await call(bash, context, command=command)
+    held = ", ".join(change.path for change in context.held_changes)
+    return f"{shown}\n[held back: {held}]" if held else shown
+
+
 def config(space: Workspace, key: str) -> str:
     return git(space.work, "config", "--local", "--get", key).strip()
 
@@ -116,7 +125,7 @@ async def test_after_make_test_in_a_hostile_clone_the_owners_git_runs_nothing_of
 ) -> None:
     marker = build_clone(space, PLANTS[name])
     before = (space.work / ".git/config").read_bytes()
-    shown = await call(bash, saying("Run the tests and tell me whether they pass."), command="make test")
+    shown = await run_bash(bash, saying("Run the tests and tell me whether they pass."), command="make test")
     assert "passed" in shown
     (space.work / "new.txt").write_text("new")
     for words in (("status",), ("add", "."), ("diff", "HEAD"), ("checkout", "-q", "-b", "own"), ("commit", "-qm", "x")):
@@ -134,7 +143,7 @@ async def test_obeyed_files_are_neither_created_nor_changed_at_any_depth(
     recipe = "; ".join(f"mkdir -p $$(dirname {depth}{name}); echo planted > {depth}{name}" for name in OBEYED)
     build_clone(space, recipe)
     (space.work / ".envrc").write_text("theirs\n")
-    shown = await call(bash, saying("run make test"), command="make test")
+    shown = await run_bash(bash, saying("run make test"), command="make test")
     assert "passed" in shown
     assert [name for name in OBEYED if (space.work / depth / name).exists() and name != ".envrc"] == []
     assert (space.work / ".envrc").read_text() == "theirs\n"
@@ -144,7 +153,7 @@ async def test_obeyed_files_are_neither_created_nor_changed_at_any_depth(
 
 async def test_a_renamed_folder_does_not_bring_obeyed_files_into_place(space: Workspace, bash: Tool) -> None:
     build_clone(space, "mkdir -p a; echo x > a/settings.json; mv a .vscode; mkdir b; echo x > b/f; mv b c")
-    await call(bash, saying("run make test"), command="make test")
+    await run_bash(bash, saying("run make test"), command="make test")
     assert not (space.work / ".vscode").exists()
     assert (space.work / "c/f").read_text() == "x\n"
 
@@ -158,9 +167,9 @@ async def test_repositories_that_a_command_creates_run_nothing_either(space: Wor
         " mkdir -p part/hooks;"
         " printf '[core]\\n\\tfsmonitor = ../evil\\n\\tbare = false\\n\\tworktree = .\\n' > part/config",
     )
-    await call(bash, saying("run make test"), command="make test")
+    await run_bash(bash, saying("run make test"), command="make test")
     assert (space.work / "part/config").exists()  # it is no repository yet
-    await call(bash, saying("go on"), command="cp -r .git/HEAD .git/objects .git/refs part/")
+    await run_bash(bash, saying("go on"), command="cp -r .git/HEAD .git/objects .git/refs part/")
     for name in ("nested", "bare", "part"):
         git(space.work / name, "status")
     assert not marker.exists()
@@ -178,7 +187,7 @@ async def test_folders_that_the_owners_configuration_names_are_protected_too(spa
     git(space.work, "config", "core.hooksPath", "tools/hooks")
     git(space.work, "config", "core.fsmonitor", "bin/monitor")
     git(space.work, "config", "include.path", "../included")
-    shown = await call(bash, saying("run make test"), command="make test")
+    shown = await run_bash(bash, saying("run make test"), command="make test")
     git(space.work, "status")
     git(space.work, "commit", "-q", "--allow-empty", "-m", "x")
     assert not marker.exists()
@@ -195,10 +204,11 @@ async def test_what_was_held_back_is_data_with_its_content(space: Workspace, san
     script = "mkdir .vscode; echo '{}' > .vscode/settings.json; ln -s x .envrc; rm .npmrc; echo fine > fine"
     result = await sandbox.exec(SandboxCommand(script=script, folders=folders, protect_obeyed=True))
     work = str(space.work)
+    before = compute_fingerprint(os.stat(space.work / ".npmrc"))
     assert result.held_changes == (
-        HeldChange(f"{work}/.envrc", "link", b"x"),
-        HeldChange(f"{work}/.npmrc", "remove"),
-        HeldChange(f"{work}/.vscode/settings.json", "write", b"{}\n", 0o644),
+        HeldChange(path=f"{work}/.envrc", kind="link", data=b"x"),
+        HeldChange(path=f"{work}/.npmrc", kind="remove", before=before),
+        HeldChange(path=f"{work}/.vscode/settings.json", data=b"{}\n", mode=0o644),
     )
     assert result.changed == (f"{work}/fine",)
     assert sorted(os.listdir(work)) == [".npmrc", "fine"]
@@ -222,9 +232,9 @@ async def test_what_the_user_named_or_asked_for_in_this_turn_is_written(
     text: str, script: str, path: str, space: Workspace, bash: Tool
 ) -> None:
     git(space.work, "init", "-q")
-    assert "held back" in await call(bash, saying("Run it."), command=script)
+    assert "held back" in await run_bash(bash, saying("Run it."), command=script)
     assert not (space.work / path).exists()
-    assert "held back" not in await call(bash, saying(text), command=script)
+    assert "held back" not in await run_bash(bash, saying(text), command=script)
     assert (space.work / path).exists()
 
 
@@ -233,7 +243,7 @@ async def test_what_the_user_named_or_asked_for_in_this_turn_is_written(
 )
 async def test_a_mention_is_no_request(text: str, space: Workspace, bash: Tool) -> None:
     build_clone(space, "cp evil .git/hooks/pre-commit; mkdir .github; echo x > .github/x")
-    assert "held back" in await call(bash, saying(text), command="make test")
+    assert "held back" in await run_bash(bash, saying(text), command="make test")
     assert not (space.work / ".git/hooks/pre-commit").exists()
     assert not (space.work / ".github").exists()
 
@@ -241,13 +251,13 @@ async def test_a_mention_is_no_request(text: str, space: Workspace, bash: Tool) 
 async def test_git_configuration_is_changed_key_by_key(space: Workspace, bash: Tool) -> None:
     build_clone(space, "git config user.name Eve; git config core.fsmonitor ./evil")
     asked = "Set git's user.name to Ada Lovelace in this repository"
-    assert "held back" not in await call(bash, saying(asked), command="git config user.name 'Ada Lovelace'")
+    assert "held back" not in await run_bash(bash, saying(asked), command="git config user.name 'Ada Lovelace'")
     assert config(space, "user.name") == "Ada Lovelace"
-    assert "held back" in await call(bash, saying(asked), command="make test")
+    assert "held back" in await run_bash(bash, saying(asked), command="make test")
     assert (config(space, "user.name"), config(space, "core.fsmonitor")) == ("Ada Lovelace", "")
-    assert "held back" in await call(bash, saying("Run the tests"), command="git config user.name Eve")
+    assert "held back" in await run_bash(bash, saying("Run the tests"), command="git config user.name Eve")
     named = "Please set core.hooksPath to .hooks"
-    assert "held back" not in await call(bash, saying(named), command="git config core.hooksPath .hooks")
+    assert "held back" not in await run_bash(bash, saying(named), command="git config core.hooksPath .hooks")
     assert config(space, "core.hooksPath") == ".hooks"
 
 
@@ -255,10 +265,10 @@ async def test_a_call_that_a_person_approved_may_change_what_its_script_names(sp
     build_clone(space, "git config core.fsmonitor ./evil")
     context = saying("go on")
     context.is_approved = True
-    await call(bash, context, command="git config core.pager cat; echo x > .envrc; make test")
+    await run_bash(bash, context, command="git config core.pager cat; echo x > .envrc; make test")
     assert (config(space, "core.pager"), config(space, "core.fsmonitor")) == ("", "")  # the file holds both, or none
     assert (space.work / ".envrc").exists()
-    await call(bash, context, command="git config core.pager cat")
+    await run_bash(bash, context, command="git config core.pager cat")
     assert config(space, "core.pager") == "cat"
 
 
@@ -286,7 +296,7 @@ async def test_ordinary_work_goes_without_a_question(space: Workspace, bash: Too
     git(space.work, "remote", "set-url", "origin", str(origin))
     branch = git(space.work, "branch", "--show-current").strip()
     for command in ORDINARY:
-        shown = await call(bash, saying("go on"), command=command.format(origin=origin, branch=branch))
+        shown = await run_bash(bash, saying("go on"), command=command.format(origin=origin, branch=branch))
         assert "held back" not in shown, (command, shown)
         assert "exit code" not in shown, (command, shown)
     assert git(space.work, "log", "--format=%s", branch).split() == ["two", "one"]
@@ -309,7 +319,7 @@ async def test_a_checkout_brings_the_repositorys_own_files(space: Workspace, bas
     git(space.work, "commit", "-qm", "two")
     git(space.work, "checkout", "-q", "-")
     assert not (space.work / ".github").exists()
-    assert "held back" not in await call(bash, saying("look at the branch"), command="git checkout -q ci && ls -a")
+    assert "held back" not in await run_bash(bash, saying("look at the branch"), command="git checkout -q ci && ls -a")
     assert (space.work / ".github/ci.yml").read_text() == "on: push"
     assert git(space.work, "status", "--porcelain") == ""
 
@@ -320,7 +330,7 @@ async def test_npm_and_pip_install_without_a_question(space: Workspace, bash: To
     (space.work / "dep/package.json").write_text('{"name": "dep", "version": "1.0.0"}')
     (space.work / "package.json").write_text('{"name": "app", "version": "1.0.0", "dependencies": {"dep": "file:dep"}}')
     if shutil.which("npm") is not None:
-        shown = await call(bash, saying("install it"), command="npm install --no-audit --no-fund --offline")
+        shown = await run_bash(bash, saying("install it"), command="npm install --no-audit --no-fund --offline")
         assert "held back" not in shown
         assert (space.work / "node_modules/dep").exists(), shown
 
@@ -347,13 +357,13 @@ async def test_without_an_overlay_existing_files_are_read_only_and_new_ones_remo
         space,
         f"-{PLANTS['core.fsmonitor']}; {PLANTS['hook']}; mkdir -p sub/.vscode; echo x > sub/.vscode/settings.json",
     )
-    shown = await call(bash, saying("run make test"), command="make test")
+    shown = await run_bash(bash, saying("run make test"), command="make test")
     git(space.work, "status")
     assert "passed" in shown
     assert not marker.exists()
     assert not (space.work / "sub/.vscode").exists()
     assert "sub/.vscode" in shown
-    assert "held back" not in await call(bash, saying("go on"), command="git init -q n; echo x > n/file; ls")
+    assert "held back" not in await run_bash(bash, saying("go on"), command="git init -q n; echo x > n/file; ls")
     assert (space.work / "n/.git/config").exists()
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from support.files_world import World
 
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.tool_ports import FileOriginLabel
-from mainstay.io.confined_files import compute_fingerprint
 from mainstay.io.path_resolver import PathRefused
 from mainstay.tools.base import ToolRefused
 from mainstay.tools.tool_call_file_access import looks_secret

@@ -52,7 +52,8 @@ class UndoWorld(World):
         """Run a command as the policy lets it run: under taint with deletion protection."""
         context = self.new_context(tainted=tainted)
         context.protect_deletions = tainted
-        return await call(self.bash, context, command=script)
+        shown = await call(self.bash, context, command=script)
+        return f"{shown}\n[held back]" if context.held_changes else shown
 
     async def undo(self, turn: int | None = None) -> UndoResult:
         return await self.undoing.restore("s", turn)

@@ -16,8 +16,9 @@ import msgspec
 
 from mainstay.backends.base import BackendRefused, clean_name
 from mainstay.core.errors import ConfigError
+from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.tool_ports import SessionFolders
-from mainstay.io.confined_files import ConfinedFiles, compute_fingerprint
+from mainstay.io.confined_files import ConfinedFiles
 from mainstay.io.fetch import FetchResult, decode_body
 from mainstay.io.file_walk import FileWalk, WalkedFile
 from mainstay.io.globs import GlobRefused, compile_path_glob

@@ -44,7 +44,10 @@ def decode_message(message: Any, bot_id: int, channel: str, location: DiscordRoo
     text, is_addressed = strip_mention(str(message.content or ""), bot_id)
     text, quoted_lines = separate_quoted_lines(text, block_mark=QUOTE_BLOCK_MARK)
     snapshots = getattr(message, "message_snapshots", ())  # discord.py 2.4 does not have them
-    mentioned = is_addressed or any(user.id == bot_id for user in message.mentions)
+    mention = re.compile(rf"<@!?{bot_id}>")
+    # a reply mentions its author without a text; a mention in quoted lines alone does not address the bot
+    is_listed = any(user.id == bot_id for user in message.mentions) and not mention.search(quoted_lines)
+    mentioned = is_addressed or is_listed or mention.search(text) is not None
     attachments = chain(message.attachments, *(snapshot.attachments for snapshot in snapshots))
     thread = location.thread
     if not thread and mentioned and not location.direct:

@@ -193,9 +193,8 @@ def decode_message(
     if relates.in_reply_to.event_id and not relates.is_falling_back:
         text, quoted = _separate_reply_fallback(text, identity)
     text, is_addressed = _strip_mention(text, identity)
-    mentioned = (
-        is_addressed or identity.user in decode_json(content.mentions, _MatrixMentions, _MatrixMentions()).user_ids
-    )
+    is_listed = identity.user in decode_json(content.mentions, _MatrixMentions, _MatrixMentions()).user_ids
+    mentioned = is_addressed or (is_listed and not _is_mentioned_in_quote(text, quoted, identity))
     thread = relates.event_id if relates.rel_type == "m.thread" and _is_event_id(relates.event_id) else ""
     if not thread and mentioned and not location.direct:
         thread = event.event_id
@@ -262,6 +261,19 @@ def _separate_reply_fallback(text: str, identity: MatrixIdentity) -> tuple[str, 
     user, quoted = (author[1], fallback[author.end() :]) if author is not None else ("", fallback)
     rest = "\n".join(lines[first_line:]).removeprefix("\n")
     return rest, () if user == identity.user else (QuotedText(quoted, "quote", format_name(user)),)
+
+
+def _is_mentioned_in_quote(text: str, quoted: tuple[QuotedText, ...], identity: MatrixIdentity) -> bool:
+    """Return whether quoted text alone names the account. A reply to the account's message names it nowhere."""
+    typed, quoted_lines = separate_quoted_lines(text)
+    names = [
+        identity.user,
+        identity.user.partition(":")[0],
+        *([identity.display_name] if identity.display_name else []),
+    ]
+    pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names), re.IGNORECASE)
+    quotes = "\n".join((quoted_lines, *(entry.text for entry in quoted)))
+    return pattern.search(quotes) is not None and pattern.search(typed) is None
 
 
 def _strip_mention(text: str, identity: MatrixIdentity) -> tuple[str, bool]:

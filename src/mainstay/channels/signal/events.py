@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.channels.mentions import format_mention
+from mainstay.channels.mentions import format_mention, is_typed
 from mainstay.channels.styled_text import repair_surrogates
 from mainstay.core.channels import IncomingFile, IncomingMessage
 from mainstay.core.chat_addresses import ChatAddress
@@ -136,7 +136,8 @@ def _resolve_mentions(text: str, mentions: tuple[SignalMention, ...], identity: 
         if not 0 <= start < stop <= end:  # out of range, or overlaps another mention
             continue
         is_own = identity.matches(mention.number, mention.uuid)
-        mentioned |= is_own
+        at, after = (len(raw[:offset].decode("utf-16-le", "surrogatepass")) for offset in (start, stop))
+        mentioned |= is_own and is_typed(raw.decode("utf-16-le", "surrogatepass"), at, after)
         account = mention.number or mention.uuid or "?"
         name = format_mention(mention.name) if mention.name and mention.name != mention.number else f"@{account}"
         rest = raw[stop:]

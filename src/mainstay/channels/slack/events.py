@@ -185,9 +185,10 @@ def to_incoming(
         text=_replace_surrogates(f"{text} …" if len(raw) - start > TEXT_CHARS_MAX else text),
         at=ts_to_ms(message.ts),
         direct=message.is_direct,
-        mentioned=message.type == "app_mention"
-        or start > 0
-        or identity.user_id in find_mentioned_users(raw[:TEXT_CHARS_MAX]),
+        mentioned=start > 0
+        or identity.user_id in find_mentioned_users(typed)
+        # Slack says so also if the only mention is in quoted lines
+        or (message.type == "app_mention" and identity.user_id not in find_mentioned_users(quoted_lines)),
         own=is_own(message, identity),
         files=tuple(_decode_attachments(message.files)),
         quoted=tuple(_collect_quoted(quoted_lines, message.attachments, all_names)),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mainstay.channels.mentions import is_typed
 from mainstay.channels.styled_text import repair_surrogates
 from mainstay.channels.telegram.markup import slice_utf16
 from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText
@@ -228,12 +229,12 @@ class TelegramUpdateDecoder:
         )
 
     def _strip_mention(self, text: str, entities: tuple[TelegramEntity, ...]) -> tuple[bool, str]:
-        """Return whether the text mentions the bot, and the text without a leading mention."""
-        mention = f"@{self._identity.username}".lower()
+        """Return whether the typed text mentions the bot, and the text without a leading mention."""
+        mention, whole = f"@{self._identity.username}".lower(), text
         mentioned = False
         pieces = slice_utf16(text, [(entity.offset, entity.length) for entity in entities])
         for entity, piece in zip(entities, pieces, strict=True):
-            if not piece:
+            if not piece or not _is_typed_entity(whole, entity, piece):
                 continue
             is_bot = entity.type == "mention" and piece.lower() == mention
             is_bot |= entity.type == "text_mention" and entity.user is not None and entity.user.id == self._identity.id
@@ -247,6 +248,14 @@ class TelegramUpdateDecoder:
                 if text.startswith(piece) and entity.offset == 0:
                     text = text[len(piece) :].lstrip(_MENTION_ENDS)
         return mentioned, repair_surrogates(text)
+
+
+def _is_typed_entity(text: str, entity: TelegramEntity, piece: str) -> bool:
+    """Return False for a mention in quoted text: a masked range, or a quoted line."""
+    if _QUOTE_MASK in piece:
+        return False
+    start = len(slice_utf16(text, [(0, entity.offset)])[0])
+    return is_typed(text, start, start + len(piece))
 
 
 def _sender_id_and_name(message: TelegramMessage) -> tuple[str, str]:

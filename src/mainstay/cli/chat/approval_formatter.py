@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from mainstay.core.events import ApprovalAsked
+from mainstay.trust.approval_text import escape_approved, format_call
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 HINT_WITH_ALWAYS = (
@@ -19,36 +18,10 @@ def format_approval(approval: ApprovalAsked) -> list[str]:
 
     What is shown is exactly what would run.
     """
-    lines = [f"{escape_line(approval.name)} needs approval ({approval.id})"]
+    lines = [f"{escape_approved(approval.name)} needs approval ({approval.id})"]
     if approval.why:
-        lines[0] += f": {escape_line(approval.why)}"
-    lines += format_arguments(approval.input)
-    if approval.where:
-        lines.append(f"  in {escape_line(approval.where)}")
-    return lines
-
-
-def format_arguments(input: str) -> list[str]:
-    """Return a call's arguments, one below the other, none of them shortened."""
-    lines = []
-    for name, text in _parse_arguments(input):
-        first, *rest = text.split("\n")
-        lines.append(f"  {escape_line(name)}: {escape_line(first)}")
-        lines += [f"  {' ' * len(escape_line(name))}│ {escape_line(line)}" for line in rest]
-    return lines
-
-
-def _parse_arguments(input: str) -> list[tuple[str, str]]:
-    try:
-        arguments = json.loads(input or "{}")
-        if isinstance(arguments, dict):
-            return [
-                (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-                for name, value in arguments.items()
-            ]
-    except (ValueError, RecursionError):  # a model can write endlessly nested brackets
-        pass
-    return [("arguments", input)]
+        lines[0] += f": {escape_approved(approval.why)}"
+    return lines + format_call(approval)
 
 
 def format_shell_hints(approval: ApprovalAsked) -> list[str]:

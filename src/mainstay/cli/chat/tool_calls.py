@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mainstay.cli.chat.approval_formatter import format_arguments
 from mainstay.cli.chat.formatters import StyledLine, format_duration
 from mainstay.core.events import (
     ApprovalAsked,
@@ -22,6 +21,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.outcome_text import format_count
+from mainstay.trust.approval_text import format_arguments
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 VALUE_CHARS_MAX = 60
@@ -148,7 +148,7 @@ class ToolCallLog:
                 self._calls[call_id].started_at = self._now()
             case ToolProgress(call_id=call_id, note=note) if call_id in self._calls:
                 self._calls[call_id].progress_note = escape_line(note, 100)
-            case ApprovalAsked(call_id=call_id, name=name, input=input):
+            case ApprovalAsked(call_id=call_id, name=name, input=input, ran=None):
                 call = self._get_or_add(call_id, name)
                 call.input, call.started_at = input, 0.0  # time that the user takes to decide is not the tool's
             case ToolFinished(result=result):

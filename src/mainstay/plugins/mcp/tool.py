@@ -62,6 +62,8 @@ class McpTool(McpToolBase):
         self.listed = listed
         self.schema = listed.schema
         self.effect = effect_from_hints(listed.hints)
+        hints = (listed.hints.read_only, listed.hints.destructive, listed.hints.open_world)
+        self.undeclared = ("untrusted", "sink") if hints == (None, None, None) else ()
 
     @cached_property
     def _parameter_schema(self) -> CompiledJsonSchema:

@@ -9,13 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.obeyed_files import find_obeyed_topic
-from mainstay.core.tool_ports import HeldChange, SandboxCommand
+from mainstay.core.tool_ports import SandboxCommand
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
+from mainstay.sandbox.bubblewrap.held_changes import OPEN_FOLDER_FLAGS, HeldChangeCollector
 from mainstay.sandbox.bubblewrap.obeyed_file_guard import ObeyedFileGuard
 from mainstay.sandbox.bubblewrap.obeyed_file_watch import ObeyedFileWatch
-from mainstay.sandbox.bubblewrap.overlay import OPEN_FOLDER_FLAGS, CommandOverlay
+from mainstay.sandbox.bubblewrap.overlay import CommandOverlay
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
 MountKind = Literal["read", "write", "pin", "hide"]
@@ -68,13 +68,9 @@ def plan_mounts(
     fixed = list(existing_paths(folders.protected, [*roots, *folders.readable]))
     for path in fixed:
         add_mount(path, "hide")
-    if command.protect_deletions:
-        for path in existing_paths(folders.obeyed_paths, roots):
-            if not command.may_change(path, guess_topic(path)):
-                add_mount(path, "read")
     for path in pinned:
         add_mount(path, "read")
-    if not command.protect_deletions and not on_overlay:
+    if not on_overlay:
         # A mount point cannot be renamed. Otherwise a command could rename a folder above a hidden file, and read that
         # file under its new path the next time. An overlay cannot rename folders that were there before.
         for path in [*fixed, *pinned, *(path for path in kinds if path == sys.prefix)]:
@@ -82,15 +78,6 @@ def plan_mounts(
                 add_mount(above, "pin")
     mounts = [SandboxMount(path, kind) for path, kind in kinds.items()]
     return sorted(mounts, key=lambda mount: (mount.path.count("/"), mount.path))
-
-
-def guess_topic(path: str) -> str:
-    """Return the topic of an obeyed path before the command runs."""
-    if path.endswith("/.git/config"):
-        return "git-config:"  # any key: they are judged one by one
-    if path.endswith("/.git/hooks"):
-        return "git-hooks"
-    return find_obeyed_topic(os.path.basename(path)) or "other"
 
 
 def existing_paths(paths: tuple[str, ...], roots: list[str]) -> list[str]:
@@ -156,6 +143,7 @@ class BubblewrapSetup:
                 self.overlay = CommandOverlay(
                     self._roots, overlay_folder, guard, removable, command.on_written, command.change_recorder
                 )
+                self.overlay.copy_folders(command.movable_folders)
             except OSError as error:
                 raise SandboxUnusable(f"deletions cannot be held back: {error.strerror or error}") from error
 
@@ -169,11 +157,12 @@ class BubblewrapSetup:
         if self.overlay is not None:
             merged = self.overlay.merge()
         elif self._watch is not None:
-            new = self._watch.find_new_paths()
-            for path in new:
+            collector = HeldChangeCollector()
+            for path in self._watch.find_new_paths():
                 root = next(root for root in self._roots if is_within(path, root))
+                collector.add_created(path)
                 remove_created_path(root, os.path.relpath(path, root).split("/"))
-            merged = MergeResult(held_changes=tuple(HeldChange(path, "write") for path in new))
+            merged = MergeResult(held_changes=collector.to_tuple())
         for path in self._absent_protected:
             for root in self._roots:
                 if is_within(path, root) and os.path.lexists(path):

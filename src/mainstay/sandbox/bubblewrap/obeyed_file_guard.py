@@ -16,12 +16,9 @@ import msgspec
 
 from mainstay.core.git_configured_paths import find_git_configured_paths
 from mainstay.core.obeyed_files import find_obeyed_topic
-from mainstay.core.tool_ports import HeldChange
 from mainstay.sandbox.git_config_rules import is_config_change_harmless
 
-CONTENT_BYTES_MAX = 256 * 1024  # of one held-back file that is reported with its content
-CONTENTS_BYTES_MAX = 4 * 1024 * 1024  # of all of one command
-HELD_CHANGES_MAX = 1_000
+CONTENT_BYTES_MAX = 256 * 1024  # of a file that is judged by its content
 
 FolderRole = Literal["", "git", "hooks"]
 ChangeVerdict = Literal["move", "hold", "skip"]
@@ -85,12 +82,6 @@ class ObeyedFileGuard:
         self._may_change = may_change
         self._accepts_harmless = accepts_harmless
         self._home = home.rstrip("/")  # HOME of commands: only commands obey the dotfiles in it
-        self._held: dict[str, HeldChange] = {}
-        self._content_bytes = 0
-
-    @property
-    def held_changes(self) -> tuple[HeldChange, ...]:
-        return tuple(self._held.values())
 
     def is_fixed(self, path: str) -> bool:
         return path.casefold() in self._fixed
@@ -143,38 +134,9 @@ class ObeyedFileGuard:
         return "move" if self._may_change(entry.path, topic) else "hold"
 
     def holds_removal(self, path: str) -> bool:
-        """Return whether an obeyed file must stay, and record that."""
+        """Return whether an obeyed file must stay."""
         topic = self.find_topic(path)
-        if topic is None or self._may_change(path, topic):
-            return False
-        if len(self._held) < HELD_CHANGES_MAX:
-            self._held[path] = HeldChange(path, "remove")
-        return True
-
-    def hold(self, entry: LayerEntry) -> None:
-        """Record a change that is held back; of a folder, every file in it."""
-        if entry.is_folder:
-            inside = os.open(entry.name, os.O_DIRECTORY | _READ_FLAGS, dir_fd=entry.upper)
-            try:
-                for name in sorted(os.listdir(inside)):
-                    status = os.stat(name, dir_fd=inside, follow_symlinks=False)
-                    self.hold(LayerEntry(name, f"{entry.path}/{name}", status, inside, -1))
-            finally:
-                os.close(inside)
-        elif len(self._held) < HELD_CHANGES_MAX:
-            change = self._describe(entry)
-            self._content_bytes += len(change.content or b"")
-            self._held[entry.path] = change
-
-    def _describe(self, entry: LayerEntry) -> HeldChange:
-        if entry.is_removal:
-            return HeldChange(entry.path, "remove")
-        if entry.is_link:
-            return HeldChange(entry.path, "link", os.fsencode(os.readlink(entry.name, dir_fd=entry.upper)))
-        content = _read_file(entry.name, entry.upper)
-        if content is not None and self._content_bytes + len(content) > CONTENTS_BYTES_MAX:
-            content = None
-        return HeldChange(entry.path, "write", content, stat.S_IMODE(entry.status.st_mode) & 0o777)
+        return topic is not None and not self._may_change(path, topic)
 
     # --- git ---------------------------------------------------------------------------------------
 

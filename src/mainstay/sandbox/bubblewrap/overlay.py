@@ -20,14 +20,22 @@ from mainstay.core.file_changes import ChangeRecorder, EntryLocation, EntryState
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
+from mainstay.sandbox.bubblewrap.copied_folders import CopiedFolders
+from mainstay.sandbox.bubblewrap.held_changes import (
+    DEPTH_MAX,
+    OPEN_FOLDER_FLAGS,
+    TOO_LARGE,
+    HeldChangeCollector,
+    is_opaque,
+    open_upper_folder,
+    stat_entry,
+)
 from mainstay.sandbox.bubblewrap.obeyed_file_guard import FolderRole, LayerEntry, ObeyedFileGuard
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
 NAMED_PATHS_MAX = 10_000  # paths reported for one command
-DEPTH_MAX = 200
 _FOLDER_PREFIX = ".mainstay-guarded-"
-OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")
+HIDDEN = "is protected by the configuration"
 
 
 IsOwnFile = Callable[[str], bool]
@@ -80,6 +88,7 @@ class CommandOverlay:
         self._announce = announce
         self._guard = guard
         self._recorder = recorder
+        self._copied = CopiedFolders()
         self._folder, self._lock = _create_locked_folder(parent)
         self._roots = list(roots)
         for number in range(len(self._roots)):
@@ -87,6 +96,13 @@ class CommandOverlay:
             os.mkdir(f"{self._folder}/{number}.work")
         for number, root in enumerate(self._roots):
             os.chmod(f"{self._folder}/{number}", stat.S_IMODE(os.stat(root).st_mode))
+
+    def copy_folders(self, paths: Iterable[str]) -> None:
+        """Copy folders into the layers, so that the command can rename them."""
+        for path in paths:
+            for number, root in enumerate(self._roots):
+                if path != root and is_within(path, root):
+                    self._copied.copy_folder(path, root, f"{self._folder}/{number}")
 
     def mount_arguments(self) -> dict[str, list[str]]:
         """Return the arguments for bwrap, by folder."""
@@ -104,7 +120,7 @@ class CommandOverlay:
 
     def merge(self) -> MergeResult:
         """Move the writes into the real folders, then delete the layers. Raises SandboxUnusable."""
-        merger = OverlayMerger(self._guard, self._is_own_file, self._announce, self._recorder)
+        merger = OverlayMerger(self._guard, self._is_own_file, self._announce, self._recorder, self._copied)
         try:
             for number, root in enumerate(self._roots):
                 upper, lower = os.open(f"{self._folder}/{number}", OPEN_FOLDER_FLAGS), os.open(root, OPEN_FOLDER_FLAGS)
@@ -125,7 +141,7 @@ class CommandOverlay:
             merger.changed.to_tuple(),
             merger.created.to_tuple(),
             merger.held.to_tuple(),
-            self._guard.held_changes,
+            merger.collector.to_tuple(),
             merger.removed.to_tuple(),
         )
 
@@ -152,9 +168,12 @@ class OverlayMerger:
         is_own_file: IsOwnFile | None,
         announce: AnnounceWrites = _announce_nothing,
         recorder: ChangeRecorder | None = None,
+        copied: CopiedFolders | None = None,
     ) -> None:
         self._guard = guard
+        self._copied = copied or CopiedFolders()
         self._is_own_file = is_own_file
+        self.collector = HeldChangeCollector()
         self._announce = announce
         self._recorder = recorder
         self.changed, self.created = BoundedPathList(), BoundedPathList()
@@ -164,32 +183,34 @@ class OverlayMerger:
         """Merge one folder; `role` is that of the folder above."""
         if depth > DEPTH_MAX:
             self.held.add(path)
+            self.collector.add_problem(path, TOO_LARGE)
             return
         with os.scandir(upper) as entries:
             entries_sorted = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
+        upper_names = {name for name, _ in entries_sorted}
+        entries_sorted = [
+            (name, new) for name, new in entries_sorted if not self._copied.is_unchanged(f"{path}/{name}", new)
+        ]
         if files := [
             f"{path}/{name}" for name, new in entries_sorted if stat.S_ISREG(new.st_mode) or stat.S_ISLNK(new.st_mode)
         ]:
             self._announce(files)
-        role = self._guard.find_role(path, role, (name for name, _ in entries_sorted), lower)
+        role = self._guard.find_role(path, role, upper_names, lower)
         for name, new in entries_sorted:
             self._merge_entry(LayerEntry(name, f"{path}/{name}", new, upper, lower, role), depth)
-        if _is_opaque(upper):  # the folder was removed and created again: what it lacks now was removed
-            upper_names = {name for name, _ in entries_sorted}
+        if is_opaque(upper):  # the folder was removed and created again: what it lacks now was removed
             for name in sorted(os.listdir(lower)):
                 if name not in upper_names:
                     self._apply_removal(name, lower, f"{path}/{name}", is_inner=False)
 
     def _merge_entry(self, entry: LayerEntry, depth: int) -> None:
         name, lower = entry.name, entry.lower
-        old = _stat_entry(name, lower)
+        old = stat_entry(name, lower)
         verdict = self._guard.judge(entry)
         if verdict == "skip":
             return
         if verdict == "hold":
-            if not entry.is_removal or old is not None:
-                self._guard.hold(entry)
-                self.held.add(entry.path)
+            self._hold_entry(entry)
         elif entry.is_removal:  # a character device: how an overlay represents a removal
             if old is not None:
                 self._apply_removal(name, lower, entry.path, is_inner=False)
@@ -198,9 +219,9 @@ class OverlayMerger:
         elif not stat.S_ISREG(entry.status.st_mode) and not entry.is_link and not self._keeps_pipe(entry):
             return  # sockets and pipes of exited processes
         elif old is not None and stat.S_ISDIR(old.st_mode) and not self._make_way(entry):
-            self.held.add(entry.path)  # it would replace a whole folder
+            self._hold_entry(entry)  # it would replace a whole folder
         else:
-            old = _stat_entry(name, lower)
+            old = stat_entry(name, lower)
             self._record(
                 entry.path,
                 EntryLocation(lower, name, old) if old is not None else None,
@@ -211,6 +232,22 @@ class OverlayMerger:
             if old is None:
                 self.created.add(entry.path)
 
+    def _hold_entry(self, entry: LayerEntry) -> None:
+        """Hold back everything that the command changed at this entry."""
+        if self._guard.is_fixed(entry.path):  # the configuration hides it: nothing of it is shown
+            if not entry.is_removal or stat_entry(entry.name, entry.lower) is not None:
+                self.held.add(entry.path)
+                self.collector.add_problem(entry.path, HIDDEN)
+        elif self.collector.add_entry(entry.name, (entry.upper, entry.lower), entry.path):
+            self.held.add(entry.path)
+
+    def _hold_removal(self, name: str, folder: int, path: str) -> None:
+        self.held.add(path)
+        if self._guard.is_fixed(path):
+            self.collector.add_problem(path, HIDDEN)
+        else:
+            self.collector.add_removal(name, folder, path)
+
     def _keeps_pipe(self, entry: LayerEntry) -> bool:
         return self._is_own_file is None and stat.S_ISFIFO(entry.status.st_mode)
 
@@ -218,45 +255,53 @@ class OverlayMerger:
         """Remove the real entry, of another kind, that a new one replaces; return False if removals are held back."""
         if self._is_own_file is None:
             self._apply_removal(entry.name, entry.lower, entry.path, is_inner=True)
-        return _stat_entry(entry.name, entry.lower) is None
+        return stat_entry(entry.name, entry.lower) is None
 
     def _record(self, path: str, old: EntryLocation | None, new: NewEntry) -> None:
         if self._recorder is not None:
             self._recorder.record(path, old, new)
 
-    def _apply_removal(self, name: str, folder: int, path: str, *, is_inner: bool) -> None:
+    def _apply_removal(self, name: str, folder: int, path: str, *, is_inner: bool) -> bool:
         """Remove what may be removed (a folder if all its content goes too); hold the rest back. An obeyed file may go
-        with its folder, not alone."""
-        status = _stat_entry(name, folder)
+        with its folder, not alone. Return whether anything was removed."""
+        status = stat_entry(name, folder)
         if status is None:
-            return
+            return False
         if self._is_own_file is None and not is_inner and self._guard.holds_removal(path):
-            self.held.add(path)
-            return
+            self._hold_removal(name, folder, path)
+            return False
         if not stat.S_ISDIR(status.st_mode):
-            if self._may_remove(path):
-                self._record(path, EntryLocation(folder, name, status), None)
-                os.unlink(name, dir_fd=folder)
-                self.removed.add(path)
-            else:
-                self.held.add(path)
-            return
+            if not self._may_remove(path):
+                self._hold_removal(name, folder, path)
+                return False
+            self._record(path, EntryLocation(folder, name, status), None)
+            os.unlink(name, dir_fd=folder)
+            self.removed.add(path)
+            return True
+        removed = False
         inside = _open_folder(name, folder, status)
         try:
-            before = self.held.count
+            before, collected = self.held.count, self.collector.count
             for child in sorted(os.listdir(inside)):
-                self._apply_removal(child, inside, f"{path}/{child}", is_inner=True)
+                removed = self._apply_removal(child, inside, f"{path}/{child}", is_inner=True) or removed
             emptied = self.held.count == before
             if not emptied and status.st_mode & 0o700 != 0o700:
                 os.fchmod(inside, stat.S_IMODE(status.st_mode))
         finally:
             os.close(inside)
-        if emptied:
-            self._record(path, EntryLocation(folder, name, status), None)
-            try:
-                os.rmdir(name, dir_fd=folder)
-            except OSError:  # it is no longer empty
-                self.held.add(path)
+        if not emptied:
+            if removed:
+                self.collector.add_empty_folder(path, collected)
+            else:
+                self.collector.join_removals(collected, name, folder, path)
+            return removed
+        self._record(path, EntryLocation(folder, name, status), None)
+        try:
+            os.rmdir(name, dir_fd=folder)
+        except OSError:  # it is no longer empty
+            self._hold_removal(name, folder, path)
+            return removed
+        return True
 
     def _may_remove(self, path: str) -> bool:
         if self._guard.is_fixed(path):
@@ -265,10 +310,10 @@ class OverlayMerger:
 
     def _merge_subfolder(self, entry: LayerEntry, depth: int) -> None:
         name, upper, lower = entry.name, entry.upper, entry.lower
-        old = _stat_entry(name, lower)
+        old = stat_entry(name, lower)
         if old is not None and not stat.S_ISDIR(old.st_mode):
             if not self._make_way(entry):
-                self.held.add(entry.path)
+                self._hold_entry(entry)
                 return
             old = None
         mode = stat.S_IMODE(entry.status.st_mode) & 0o777
@@ -279,9 +324,7 @@ class OverlayMerger:
             mode = stat.S_IMODE(old.st_mode)
         elif mode != stat.S_IMODE(old.st_mode):
             self._record(entry.path, EntryLocation(lower, name, old), EntryState("folder", mode))
-        if entry.status.st_mode & 0o700 != 0o700:
-            os.chmod(name, 0o700, dir_fd=upper)  # to read it; it is a folder, not a link
-        inside = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=upper)
+        inside = open_upper_folder(name, upper)
         held_before = self.held.count
         try:
             below = (
@@ -330,7 +373,7 @@ def _copy_entry(name: str, status: os.stat_result, folders: tuple[int, int]) -> 
                 os.fsync(target)
         os.rename(temporary, name, src_dir_fd=lower, dst_dir_fd=lower)
     except OSError:
-        if _stat_entry(temporary, lower) is not None:
+        if stat_entry(temporary, lower) is not None:
             os.unlink(temporary, dir_fd=lower)
         raise
 
@@ -345,23 +388,6 @@ def _open_folder(name: str, parent: int, status: os.stat_result) -> int:
     finally:
         os.close(entry)
     return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
-
-
-def _stat_entry(name: str, folder: int) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _is_opaque(folder: int) -> bool:
-    for name in _OPAQUE_ATTRIBUTES:
-        try:
-            if os.getxattr(folder, name) == b"y":
-                return True
-        except OSError:  # no such attribute, or none on this file system
-            pass
-    return False
 
 
 def overlay_parents(folders: SessionFolders) -> list[str]:
