@@ -314,8 +314,8 @@ class Policy:
         unnamed = []
         for destination in reach.destinations:
             if destination in removals:
-                is_named = is_removal_requested(destination, user_texts, cwd) or policy_context.is_own_file(
-                    posixpath.join(cwd, destination)
+                is_named = policy_context.is_own_file(posixpath.join(cwd, destination)) or is_removal_requested(
+                    destination, user_texts, cwd, shown=_read_last_answer(policy_context)
                 )
             elif removes and not has_removed:
                 is_named = is_asked_for and is_named_in_removal(destination, user_texts, cwd)
@@ -427,6 +427,20 @@ def _is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
         return True
     return is_action_requested(
         find_tool_action(tool.name), policy_context.read_request_texts(), policy_context.read_user_texts()
+    )
+
+
+def _read_last_answer(policy_context: PolicyContext) -> str:
+    """Return the answer that the user read before this turn."""
+    messages = policy_context.read_messages()
+    turn = messages[-1].turn if messages else 0
+    return next(
+        (
+            message.text
+            for message in reversed(messages)
+            if message.turn < turn and message.role == "assistant" and message.text
+        ),
+        "",
     )
 
 
