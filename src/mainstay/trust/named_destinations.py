@@ -181,11 +181,11 @@ def _address_spellings(destination: str) -> Iterator[str]:
 def _other_spellings(destination: str, cwd: str) -> Iterator[str]:
     """Yield the spellings of any other destination that a user would write: a path, a room, a name."""
     yield destination
-    if _PLAIN_WORD.fullmatch(destination):
+    if _HANDLE.fullmatch(destination):
         yield f"#{destination}"
         yield f"@{destination}"
-        if destination.islower():  # "tell Jonas": his account is `jonas`
-            yield destination.capitalize()
+    if _PLAIN_WORD.fullmatch(destination) and destination.islower():  # "tell Jonas": his account is `jonas`
+        yield destination.capitalize()
     if re.search(r"[\s@:]", destination) or not cwd:
         if "/" in destination:
             yield from _slash_variants(destination)
@@ -241,6 +241,7 @@ def _is_sent_as_written(destination: str, written: str) -> bool:
 
 # --- ordinary words and numbers ------------------------------------------------------------------
 
+_HANDLE = re.compile(r"\w+(?:[ -]\w+)*")
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*|\d+")
 _MARKS = {"#": "", "@": "", '"': '"', "'": "'", "`": "`", "(": ")", "[": "]", "<": ">"} | {
     "\u2018": "\u2019", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u00ab": "\u00bb", "\u300c": "\u300d"

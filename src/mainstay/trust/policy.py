@@ -329,7 +329,7 @@ class Policy:
             unnamed.append(NO_DESTINATION)
         if call.script is not None or not is_asked_for or not unnamed:
             return unnamed
-        return _weigh_evidence(call, unnamed, policy_context, has_named=len(unnamed) < len(reach.destinations))
+        return _weigh_evidence(call, unnamed, policy_context, has_others=len(reach.destinations) > 1)
 
     def _warn_undeclared(self, tool: Tool) -> None:
         if tool.name not in self._warned_tools:
@@ -445,7 +445,7 @@ def _read_last_answer(policy_context: PolicyContext) -> str:
 
 
 def _weigh_evidence(
-    call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_named: bool
+    call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_others: bool
 ) -> list[str]:
     """Return those of the destinations that nothing in the conversation supports."""
     if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
@@ -455,7 +455,7 @@ def _weigh_evidence(
         SeenContent(policy_context.read_messages(), policy_context.find_tool),
         policy_context.read_request_texts(),
         policy_context.read_user_texts(),
-        has_other_destination=has_named,
+        has_other_destination=has_others,
     )
     if unnamed == [NO_DESTINATION]:
         return [] if evidence.supports_action() else unnamed
@@ -485,16 +485,19 @@ def _find_deviation(
 def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context: PolicyContext) -> bool:
     """Return True if an identical call of this turn has succeeded."""
     inputs: dict[str, str] = {}  # by call id
-    for message in reversed(policy_context.read_messages()):
-        if message.turn != context.turn:
+    messages = policy_context.read_messages()
+    for message in reversed(messages):
+        if message.turn != messages[-1].turn:
             break
         inputs |= {earlier.id: earlier.input for earlier in message.calls if earlier.name == call.tool.name}
+    if len(inputs) < 2:
+        return False
     own = inputs.pop(context.call_id, None)
     same = {id for id, input in inputs.items() if input == own}
     return bool(same) and any(
         isinstance(part, ToolResult) and part.call_id in same and not part.is_error
-        for message in policy_context.read_messages()
-        if message.turn == context.turn
+        for message in messages
+        if message.turn == messages[-1].turn
         for part in message.parts
     )
 

@@ -16,7 +16,7 @@ ENGLISH_VERBS = {
     "change": """
         update change edit modify reschedule move rename set adjust mark assign extend postpone shift push delay
         correct fix replace switch raise lower increase reduce turn star flag label tag pin resolve close reopen
-        complete finish archive merge approve snooze confirm accept ok grant toggle tick check convert prioritise
+        complete finish archive merge approve snooze confirm accept ok grant toggle tick convert prioritise
         prioritize
         upgrade
     """,
@@ -98,7 +98,7 @@ SYNONYMS = tuple(
         réservation reserva""",
         """payment transaction transfer invoice bill order rent refund rechnung zahlung überweisung facture
         paiement factura pago""",
-        """channel room group chat kanal salon canal""",
+        """message thread post reply channel room group chat kanal salon canal""",
         """user member person people contact participant participants""",
         """folder directory ordner dossier carpeta""",
     )

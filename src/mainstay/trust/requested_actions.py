@@ -83,17 +83,18 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 REMOVAL_FAMILY = "remove"
-
-
 _INVITATION = split_words("invitation invite invitations rsvp")
 _ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
 # where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
+_RECIPIENT_VERBS = (
+    "to|cc|with|tell|ask|invite|send|mail|email|e-mail|message|text|answer|thank|dm|ping|notify|remind|inform"
+    "|write|give|an|mit|für"
+    "|sag|sage|schreib|schreibe|frag|frage|antworte|informiere|dile|avisa|escribe|à|a|préviens|réponds|écris|invia"
+    "|vertel|stuur"
+)
 _RECIPIENT = re.compile(
-    r"(?:^\s*|\b(?:to|cc|with|tell|ask|invite|send|mail|email|e-mail|message|text|answer|thank|dm|ping|notify"
-    r"|remind|inform|write|give"
-    r"|an|mit|für|sag|sage|schreib|schreibe|frag|frage|antworte|informiere|dile|avisa|escribe|à|a|préviens|réponds"
-    r"|écris|invia|vertel"
-    r"|stuur)\s+)(?-i:[\w.-]*[\w])(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
+    rf"(?:^\s*(?=[\w.-]+(?::| wegen | about | re ))|\b(?:{_RECIPIENT_VERBS})\s+)"
+    r"[\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
     re.IGNORECASE,
 )
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
@@ -118,6 +119,12 @@ _MONTHS = {
     )
     for name in names.split()
 }
+_DATE_RANGE = re.compile(
+    r"\b(\d{1,2})(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|till|and|bis|und|au|al|a|y|et)\s?(?:the )?"
+    r"(\d{1,2})(?:st|nd|rd|th|\.)?"
+    r"\s(?:of |de )?([^\W\d_]{3,10})\b",
+    re.IGNORECASE,
+)
 _DATE = re.compile(
     r"\b\d{4}-(?P<m1>\d{2})-(?P<d1>\d{2})"
     r"|\b(?P<d2>\d{1,2})(?:st|nd|rd|th|er|\.)?\s(?:of |de )?(?P<n2>[^\W\d_]{3,10})\b"
@@ -186,8 +193,12 @@ def find_recipient_words(part: str) -> frozenset[str]:
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:
-    """Return the months and days of the dates in a text: `2024-05-15`, `May 15th`, `15. Mai`, `15.5.`."""
+    """Return the months and days of the dates in a text: `2024-05-15`, `May 15th`, `15. Mai`, `15.5.`, `18-20"
+    " May`."""
     found = set()
+    for match in _DATE_RANGE.finditer(text):
+        if (number := _MONTHS.get(match[3].casefold())) is not None:
+            found |= {(number, int(match[1])), (number, int(match[2]))}
     for match in _DATE.finditer(text):
         month = match["m1"] or match["m4"] or _MONTHS.get((match["n2"] or match["n3"] or "").casefold())
         day = match["d1"] or match["d2"] or match["d3"] or match["d4"]
