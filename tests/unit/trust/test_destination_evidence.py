@@ -11,8 +11,8 @@ from mainstay.core.outcome import Paused
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.trust.destination_evidence import DestinationEvidence
+from mainstay.trust.flow_checks import DESTINATION_REPEATS_MAX
 from mainstay.trust.named_destinations import is_named_by_user, is_named_in_removal
-from mainstay.trust.policy import DESTINATION_REPEATS_MAX
 from mainstay.trust.requested_actions import find_tool_action, is_action_requested, iterate_requests
 from mainstay.trust.seen_content import SeenContent
 from mainstay.trust.tool_invocation import ToolInvocation
