@@ -23,7 +23,7 @@ from mainstay.trust.named_destinations import contains_link, is_source_mention
 from mainstay.trust.record_names import (
     NAME_LETTERS_MIN,
     can_name,
-    find_person,
+    find_people,
     name_records,
     record_values,
     record_words,
@@ -55,7 +55,7 @@ _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
 
 class DestinationEvidence:
     """The evidence for one call. `request_texts` is what the user wrote in this turn, `user_texts` also before;
-    `has_other_destination`: the user named another destination of this call."""
+    `has_other_destination`: the call has another destination, for which there must be evidence, too."""
 
     def __init__(
         self,
@@ -91,15 +91,7 @@ class DestinationEvidence:
     def supports_action(self) -> bool:
         """Return True if the user asked for this action, which has no destination, in the words of its arguments."""
         call = self._call
-        if has_third_party_text(call.tool):
-            return False
-        nouns = tool_nouns(call.tool.name)
-        clauses = [
-            clause
-            for clause in iterate_requests(find_tool_action(call.tool.name), self._texts)
-            if not nouns.isdisjoint(words_of(clause.text[clause.start : clause.end]))
-        ]
-        if not clauses:
+        if has_third_party_text(call.tool) or not self._texts:
             return False
         said = {word for text in (*self._texts, *self._earlier_texts[-1:]) for word in words_of(text)}
         values = [value for value in call.arguments_by_name.values() if value is not None]
@@ -108,6 +100,8 @@ class DestinationEvidence:
             words = [word[:_STEM_LETTERS] for word in words_of(first) if word not in ORDINARY]
             stems = {word[:_STEM_LETTERS] for word in said}
             return len(first) <= _ARGUMENT_CHARS_MAX and 0 < len(words) <= 2 * sum(word in stems for word in words)
+        if tool_nouns(call.tool.name).isdisjoint(said):
+            return False
         return all(word in said for text in iterate_texts(values) for word in words_of(text))
 
     # --- records -----------------------------------------------------------------------------------
@@ -189,11 +183,13 @@ class DestinationEvidence:
         if not any(wanted in record_values(record) for record in records):
             return False
         parts = [clause.text[clause.start : clause.end] for clause in iterate_requests("send", self._texts)]
-        return any(find_person(records, part) == wanted for part in parts)
+        if refers_to_people(parts):
+            parts.append("\n".join(self._naming_texts))
+        return any(wanted in find_people(records, part) for part in parts)
 
     def _is_own_object(self, destination: str) -> bool:
         """Return True for what a call of this turn created: the id that it returned. Messages and payments are exempt,
-        unless the user named where they go."""
+        unless another argument says where they go."""
         action = find_tool_action(self._call.tool.name)
         if action in STRICT_ACTIONS or (action == "send" and not self._has_other_destination):
             return False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
 
 from mainstay.trust.requested_actions import REMOVAL_FAMILY, is_reply_requested, iterate_requests, words_of
 from mainstay.trust.rule_patterns import normalise_path
@@ -12,6 +13,7 @@ from mainstay.trust.user_statements import is_negated, iterate_removal_clauses
 
 UNKNOWN_DESTINATION = "?"
 _DESTINATION_CHARS_MAX = 4000
+_SHOWN_CHARS_MAX = 2000  # of an answer that a user reads before they say `delete them`
 _OCCURRENCES_MAX = 2000  # occurrences of a destination in a text that are examined
 _WORD_CHARS_MAX = 300  # how far the text around a destination is examined
 _LONG_NUMBER_DIGITS = 7  # a number of so many digits is not in a text by coincidence
@@ -91,9 +93,22 @@ def is_source_mention(text: str, at: int, end: int) -> bool:
     )
 
 
-def is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str = "") -> bool:
-    """Return True if the user asked for this destination to be removed or moved: named in a clause that asks for it, or
-    named elsewhere in a text that says `delete them`."""
+def is_removal_requested(destination: str, user_texts: Sequence[str], cwd: str = "", *, shown: str = "") -> bool:
+    """Return True if the user asked for this destination, or for a folder that it is in, to be removed or moved: named
+    in a clause that asks for it, or elsewhere in a text that says `delete them`.
+
+    `shown` is the answer that the user has just read: `delete them` may refer to what it names.
+    """
+    folders = [str(parent) for parent in PurePosixPath(destination).parents if parent.name not in ("", ".", "..")]
+    if any(_is_removal_requested(one, user_texts, cwd) for one in (destination, *folders)):
+        return True
+    if not shown or len(shown) > _SHOWN_CHARS_MAX or not any(True for _ in _find_mentions(destination, shown, cwd)):
+        return False
+    clauses = (clause for text in user_texts[-1:] for clause in iterate_removal_clauses(text))
+    return any(is_pronoun for _, _, is_pronoun in clauses)
+
+
+def _is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str) -> bool:
     for user_text in user_texts:
         text = unicodedata.normalize("NFC", user_text)
         mentions = list(_find_mentions(destination, text, cwd, after_removal_verb=True))
@@ -166,11 +181,11 @@ def _address_spellings(destination: str) -> Iterator[str]:
 def _other_spellings(destination: str, cwd: str) -> Iterator[str]:
     """Yield the spellings of any other destination that a user would write: a path, a room, a name."""
     yield destination
-    if _PLAIN_WORD.fullmatch(destination):
+    if _HANDLE.fullmatch(destination):
         yield f"#{destination}"
         yield f"@{destination}"
-        if destination.islower():  # "tell Jonas": his account is `jonas`
-            yield destination.capitalize()
+    if _PLAIN_WORD.fullmatch(destination) and destination.islower():  # "tell Jonas": his account is `jonas`
+        yield destination.capitalize()
     if re.search(r"[\s@:]", destination) or not cwd:
         if "/" in destination:
             yield from _slash_variants(destination)
@@ -226,6 +241,7 @@ def _is_sent_as_written(destination: str, written: str) -> bool:
 
 # --- ordinary words and numbers ------------------------------------------------------------------
 
+_HANDLE = re.compile(r"\w+(?:[ -]\w+)*")
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?: [^\W\d_]+)*|\d+")
 _MARKS = {"#": "", "@": "", '"': '"', "'": "'", "`": "`", "(": ")", "[": "]", "<": ">"} | {
     "\u2018": "\u2019", "\u201c": "\u201d", "\u201e": "\u201c\u201d", "\u00ab": "\u00bb", "\u300c": "\u300d"

@@ -9,17 +9,24 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.core.messages import Message, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, only_reads, tool_origin, undeclared_fields
 from mainstay.core.tools import parameter_names
 from mainstay.trust.command_patterns import escape_pattern
-from mainstay.trust.destination_evidence import DestinationEvidence
+from mainstay.trust.flow_checks import (
+    NO_DESTINATION,
+    PolicyContext,
+    SkillRestriction,
+    find_deviation,
+    is_asked_for,
+    read_last_answer,
+    removes_something,
+    weigh_evidence,
+)
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import (
     DESTINATION_PREFIX,
@@ -36,7 +43,6 @@ from mainstay.trust.named_destinations import (
     is_named_in_removal,
     is_removal_requested,
 )
-from mainstay.trust.requested_actions import REMOVAL_FAMILY, find_tool_action, is_action_requested
 from mainstay.trust.rule_patterns import is_valid_url_pattern
 from mainstay.trust.rules import (
     ApplicableRules,
@@ -49,13 +55,8 @@ from mainstay.trust.rules import (
     is_undecidable,
     suggest_rule,
 )
-from mainstay.trust.seen_content import SeenContent
-from mainstay.trust.stated_values import find_unstated_value
 from mainstay.trust.tool_declaration import format_declaration_hint
 from mainstay.trust.tool_invocation import ToolInvocation, can_run_commands
-
-if TYPE_CHECKING:
-    from mainstay.trust.shell.reading import ReadAccess
 
 __all__ = ["Policy", "PolicyContext", "PolicyRules", "PolicyVerdict", "SandboxGuarantees", "SkillRestriction"]
 
@@ -63,38 +64,10 @@ log = logging.getLogger("mainstay")
 
 READ_CAPABILITIES = frozenset(("fs.read", "memory.read"))
 CACHE_MAX = 4096
-NO_DESTINATION = ""  # stands for the effect of a sink that has no destination
-DESTINATION_REPEATS_MAX = 10  # calls of one tool with one destination in a turn, under taint
 _SHOWN_MAX = 3
 _SHOWN_CHARS_MAX = 200
 _SKILL_RULES_SHOWN_MAX = 5
 _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
-
-
-class SkillRestriction(msgspec.Struct, frozen=True):
-    """The policy rules that one active skill (`allowed-tools`) restricts its calls to: narrower, never wider."""
-
-    skill: str
-    rules: tuple[str, ...]
-
-
-class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Who makes the call, and what is in the conversation."""
-
-    session: str = ""
-    person: str = ""
-    tainted: bool = False  # untrusted content is in the conversation
-    has_private_content: bool = False  # private content is in the conversation
-    read_user_texts: Callable[[], Sequence[str]] = tuple  # returns the texts that the user typed
-    read_request_texts: Callable[[], Sequence[str]] = tuple  # returns those of this turn
-    read_messages: Callable[[], Sequence[Message]] = tuple  # returns the conversation as the model sees it
-    find_tool: Callable[[str], Tool | None] = lambda name: None
-    cwd: str = ""
-    is_sub_agent: bool = False  # a sub-agent, which has no user to ask
-    # this session created the file (absolute path, `..` not resolved)
-    is_own_file: Callable[[str], bool] = lambda path: False
-    skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
-    read_access: Callable[[], ReadAccess | None] = lambda: None  # what the session may read; None: not known
 
 
 class PolicyVerdict(msgspec.Struct, frozen=True):
@@ -285,10 +258,10 @@ class Policy:
         if not reach.sink or not (policy_context.tainted or reach.leaves_workspace):
             return ALLOWED_PROTECTED if guarded else ALLOWED
         removals = _removed_destinations(call, reach)
-        is_asked_for = _is_asked_for(call, policy_context)
-        unnamed = self._find_unnamed(call, reach, removals, policy_context, is_asked_for=is_asked_for)
+        asked_for = is_asked_for(call, policy_context)
+        unnamed = self._find_unnamed(call, reach, removals, policy_context, is_requested=asked_for)
         if not unnamed:
-            if why := _find_deviation(call, reach, context, policy_context):
+            if why := find_deviation(call, reach, context, policy_context):
                 return PolicyVerdict("ask", why, protect_deletions=guarded)
             return PolicyVerdict("allow", protect_deletions=True, removable_paths=removals) if guarded else ALLOWED
         always = (
@@ -300,7 +273,7 @@ class Policy:
             self._warn_undeclared(call.tool)
         return PolicyVerdict(
             "ask",
-            _explain_flow(call, reach, unnamed, policy_context, is_asked_for=is_asked_for),
+            _explain_flow(call, reach, unnamed, policy_context, is_requested=asked_for),
             always_rule=always,
             protect_deletions=guarded,
             destinations=tuple(one for one in unnamed if one not in (NO_DESTINATION, UNKNOWN_DESTINATION)),
@@ -313,13 +286,13 @@ class Policy:
         removals: tuple[str, ...],
         policy_context: PolicyContext,
         *,
-        is_asked_for: bool,
+        is_requested: bool,
     ) -> list[str]:
         """Return the destinations that neither the user nor the owner named; `NO_DESTINATION` for a call that has none,
         unless the user asked for it."""
         allowed = self._allowed_destinations(policy_context.person)
         user_texts, cwd = policy_context.read_user_texts(), policy_context.cwd
-        removes = _is_removal(call)
+        removes = removes_something(call)
         # of several destinations one is the thing itself, the others are where it is
         has_removed = (
             any(is_named_in_removal(one, user_texts, cwd) for one in reach.destinations[1:]) if removes else False
@@ -327,22 +300,22 @@ class Policy:
         unnamed = []
         for destination in reach.destinations:
             if destination in removals:
-                is_named = is_removal_requested(destination, user_texts, cwd) or policy_context.is_own_file(
-                    posixpath.join(cwd, destination)
+                is_named = policy_context.is_own_file(posixpath.join(cwd, destination)) or is_removal_requested(
+                    destination, user_texts, cwd, shown=read_last_answer(policy_context)
                 )
             elif removes and not has_removed:
-                is_named = is_asked_for and is_named_in_removal(destination, user_texts, cwd)
+                is_named = is_requested and is_named_in_removal(destination, user_texts, cwd)
             else:
-                is_named = is_asked_for and is_named_by_user(
+                is_named = is_requested and is_named_by_user(
                     destination, user_texts, cwd, as_recipient=not only_reads(call.tool)
                 )
             if not is_named and not is_destination_allowed(destination, allowed, cwd):
                 unnamed.append(destination)
         if not reach.destinations:
             unnamed.append(NO_DESTINATION)
-        if call.script is not None or not is_asked_for or not unnamed:
+        if call.script is not None or not is_requested or not unnamed:
             return unnamed
-        return _weigh_evidence(call, unnamed, policy_context, has_named=len(unnamed) < len(reach.destinations))
+        return weigh_evidence(call, unnamed, policy_context, has_others=len(reach.destinations) > 1)
 
     def _warn_undeclared(self, tool: Tool) -> None:
         if tool.name not in self._warned_tools:
@@ -435,108 +408,6 @@ def _removed_destinations(call: ToolInvocation, reach: CallDestinations) -> tupl
     )
 
 
-def _is_removal(call: ToolInvocation) -> bool:
-    """Return True for a developer's tool whose name says that it removes something."""
-    return (
-        call.script is None
-        and getattr(call.tool, "reach", None) is None
-        and find_tool_action(call.tool.name) == REMOVAL_FAMILY
-    )
-
-
-def _is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
-    """Return False if a tool of the developer acts (its name says how) and the user asked for nothing like that."""
-    tool = call.tool
-    if only_reads(tool) or call.script is not None or getattr(tool, "reach", None) is not None:
-        return True
-    return is_action_requested(
-        find_tool_action(tool.name), policy_context.read_request_texts(), policy_context.read_user_texts()
-    )
-
-
-def _weigh_evidence(
-    call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_named: bool
-) -> list[str]:
-    """Return those of the destinations that nothing in the conversation supports."""
-    if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
-        return unnamed
-    evidence = DestinationEvidence(
-        call,
-        SeenContent(policy_context.read_messages(), policy_context.find_tool),
-        policy_context.read_request_texts(),
-        policy_context.read_user_texts(),
-        has_other_destination=has_named,
-    )
-    if unnamed == [NO_DESTINATION]:
-        return [] if evidence.supports_action() else unnamed
-    follows_links = only_reads(call.tool)
-    return [one for one in unnamed if not evidence.supports(one, follows_links=follows_links)]
-
-
-def _find_deviation(
-    call: ToolInvocation, reach: CallDestinations, context: ToolContext, policy_context: PolicyContext
-) -> str:
-    """Return why a call needs approval although its destinations are named: it differs from what the user stated, or is
-    made again; empty if it does not."""
-    if not policy_context.tainted:
-        return ""
-    if repeated := _find_repeated_destination(call, reach, context, policy_context):
-        return _explain_repetition(repeated)
-    if call.script is not None or only_reads(call.tool) or getattr(call.tool, "reach", None) is not None:
-        return ""
-    if _was_made_before(call, context, policy_context):
-        return "Content from outside is in this conversation, and the same call was already made in this turn."
-    stated = policy_context.read_request_texts()
-    if different := find_unstated_value(call.arguments_by_name, find_tool_action(call.tool.name), stated):
-        return f"Content from outside is in this conversation, and the user stated another value: {different}."
-    return ""
-
-
-def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context: PolicyContext) -> bool:
-    """Return True if an identical call of this turn has succeeded."""
-    inputs: dict[str, str] = {}  # by call id
-    for message in reversed(policy_context.read_messages()):
-        if message.turn != context.turn:
-            break
-        inputs |= {earlier.id: earlier.input for earlier in message.calls if earlier.name == call.tool.name}
-    own = inputs.pop(context.call_id, None)
-    same = {id for id, input in inputs.items() if input == own}
-    return bool(same) and any(
-        isinstance(part, ToolResult) and part.call_id in same and not part.is_error
-        for message in policy_context.read_messages()
-        if message.turn == context.turn
-        for part in message.parts
-    )
-
-
-def _find_repeated_destination(
-    call: ToolInvocation, reach: CallDestinations, context: ToolContext, policy_context: PolicyContext
-) -> str:
-    """Return a destination that this turn has reached so often that the number of calls could carry data out."""
-    if len(reach.destinations) == 0 or not reach.leaves_workspace:
-        return ""
-    inputs = []
-    for message in reversed(policy_context.read_messages()):
-        if message.turn != context.turn:
-            break
-        inputs += [earlier.input for earlier in message.calls if earlier.name == call.tool.name]
-    if len(inputs) <= DESTINATION_REPEATS_MAX:
-        return ""
-    for destination in reach.destinations:
-        written = msgspec.json.encode(destination).decode()[1:-1]
-        if sum(written in input for input in inputs) > DESTINATION_REPEATS_MAX:
-            return destination
-    return ""
-
-
-def _explain_repetition(destination: str) -> str:
-    shown = one_line(destination[:_SHOWN_CHARS_MAX])
-    return (
-        f"Content from outside is in this conversation, and this turn has used {shown} {DESTINATION_REPEATS_MAX} times:"
-        " the number of calls can carry data out."
-    )
-
-
 def _start_folder(call: ToolInvocation) -> str:
     folder = call.arguments_by_name.get("cwd")
     return folder if isinstance(folder, str) else ""
@@ -548,7 +419,7 @@ def _explain_flow(
     unnamed: Sequence[str],
     policy_context: PolicyContext,
     *,
-    is_asked_for: bool,
+    is_requested: bool,
 ) -> str:
     content = "Content from outside" if policy_context.tainted else "Something private"
     action = f" It {reach.description}." if reach.description else ""
@@ -558,7 +429,7 @@ def _explain_flow(
             f"{content} is in this conversation, and {name} does not declare whether it sends data out or changes "
             f"something. If it does neither, declare that once: {format_declaration_hint(name)}."
         )
-    if not is_asked_for:
+    if not is_requested:
         return f"{content} is in this conversation, and the user's request does not ask for {call.tool.name}.{action}"
     if unnamed == [NO_DESTINATION]:
         return f"{content} is in this conversation, and this would pass it on or act on it.{action}"

@@ -6,7 +6,13 @@ import re
 from collections.abc import Sequence, Set
 
 from mainstay.trust.request_vocabulary import ORDINARY
-from mainstay.trust.requested_actions import STRICT_ACTIONS, find_dates, find_recipient_words, words_of
+from mainstay.trust.requested_actions import (
+    STRICT_ACTIONS,
+    find_dates,
+    find_recipient_words,
+    refers_to_people,
+    words_of,
+)
 from mainstay.trust.seen_content import ResultRecord, normalise_reader
 
 NAME_LETTERS_MIN = 3
@@ -66,32 +72,38 @@ def _match_texts(records: Sequence[ResultRecord], part: str, said: Sequence[str]
 
 
 def _name_by_person(records: Sequence[ResultRecord], part: str, said: Sequence[str]) -> frozenset[str]:
-    """Return the ids of the records of the one person whom the clause names, those that fit its other words best."""
-    person = find_person(records, part)
-    return _choose_best(records, {record.id for record in records if person in record_values(record)}, said)
+    """Return the ids of the records of the people whom the clause names, those that fit its other words best."""
+    people = find_people(records, part)
+    ids = {record.id for record in records if not people.isdisjoint(record_values(record))}
+    return _choose_best(records, ids, said)
 
 
 def _choose_best(records: Sequence[ResultRecord], ids: Set[str], said: Sequence[str]) -> frozenset[str]:
     """Return those of the ids whose records contain most of the words."""
     words = {word for word in said if can_name(word, NAME_LETTERS_MIN)}
     scores = {record.id: len(words & record_words(record)) for record in records if record.id in ids}
-    return frozenset(id for id, score in scores.items() if score == max(scores.values()))
+    best = max(scores.values(), default=0)
+    return frozenset(id for id, score in scores.items() if score == best)
 
 
-def find_person(records: Sequence[ResultRecord], part: str) -> str:
-    """Return the address of the one person whom a clause names as the recipient (`tell tomas`); empty if there is none,
-    or if the name fits two addresses: a namesake, or one that was made to look alike."""
-    words = {word for word in find_recipient_words(part) if can_name(word, NAME_LETTERS_MIN)}
-    if not words:
-        return ""
+def find_people(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
+    """Return the addresses of the people whom a clause names as recipients (`tell tomas`; `answer her`: whom the text
+    names elsewhere). A name that fits two addresses, of a namesake or of a lookalike, names neither."""
+    words = find_recipient_words(part)
+    if refers_to_people((part,)):
+        words |= frozenset(words_of(part))
     counts: dict[str, int] = {}
     for record in records:
         for address in {normalise_reader(text) for text in record.texts if "@" in text}:
             counts[address] = counts.get(address, 0) + 1
     total = max(len(records), 1)
-    others = {address for address, count in counts.items() if total < 3 or count <= _OWN_ADDRESS_SHARE * total}
-    meant = {address for address in others if not words.isdisjoint(words_of(address.partition("@")[0]))}
-    return next(iter(meant)) if len(meant) == 1 else ""
+    holders: dict[str, set[str]] = {}  # addresses by the words of their names
+    for address, count in counts.items():
+        if total < 3 or count <= _OWN_ADDRESS_SHARE * total:
+            for word in words_of(address.partition("@")[0]):
+                holders.setdefault(word, set()).add(address)
+    meant = [holders[word] for word in words if can_name(word, NAME_LETTERS_MIN) and word in holders]
+    return frozenset(next(iter(addresses)) for addresses in meant if len(addresses) == 1)
 
 
 def record_values(record: ResultRecord) -> frozenset[str]:

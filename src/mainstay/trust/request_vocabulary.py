@@ -10,13 +10,14 @@ def split_words(text: str) -> frozenset[str]:
 # English verbs of each family of actions, in tool names and in users' sentences
 ENGLISH_VERBS = {
     "remove": """
-        delete remove cancel erase discard trash purge wipe clear unsubscribe uninstall revoke drop decline leave
-        kick unlink unshare unassign dismiss
+        delete remove cancel erase discard trash purge wipe clear unsubscribe uninstall revoke drop decline
+        unlink unshare unassign dismiss
     """,
     "change": """
         update change edit modify reschedule move rename set adjust mark assign extend postpone shift push delay
         correct fix replace switch raise lower increase reduce turn star flag label tag pin resolve close reopen
-        complete finish archive merge approve snooze confirm accept toggle tick check convert prioritise prioritize
+        complete finish archive merge approve snooze confirm accept ok grant toggle tick convert prioritise
+        prioritize
         upgrade
     """,
     "create": """
@@ -50,7 +51,8 @@ OTHER_VERBS = {
         r"|chiudi|rinomina|muda[r]?|altera[r]?|atualiza[r]?|verplaats|wijzig|sluit"
     ),
     "create": (
-        r"open (?:a|an|another) |erstell(?:e|en|t)?|leg(?:e|en|t)?\b.{1,60}\ban|füg(?:e|en|t)?|trag(?:e|en|t)?"
+        r"open (?:a|an|another) |abre|abrir|sag(?:e|t)?|erstell(?:e|en|t)?|leg(?:e|en|t)?\b.{1,60}\ban|füg(?:e|en"
+        r"|t)?|trag(?:e|en|t)?"
         r"|schreib(?:e|en|t)?"
         r"|notiere?n?|mach(?:e|en|t)?|speicher(?:e|n)?|plane?n?|erinner(?:e|n)?|ergänze?n?|crée[rz]?|créer"
         r"|ajoute[rz]?|écris|écrire|note[rz]?|enregistre[rz]?|planifie[rz]?|rappelle|crea[r]?|añade|añadir"
@@ -59,14 +61,15 @@ OTHER_VERBS = {
     ),
     "send": (
         r"send(?:e|en|et)|schick(?:e|en|t)?|schreib(?:e|en|t)?|poste?n?|antwort(?:e|en|et)|teil(?:e|en|t)?"
-        r"|leit(?:e|en|et)?|lad(?:e|en)?\b.{1,60}\bein|informiere?n?|sag(?:e|t)?|mail(?:e|t)|gib|melde|envoie"
+        r"|leit(?:e|en|et)?|lad(?:e|en)?\b.{1,60}\bein|informiere?n?|sag(?:e|t|en)?|mail(?:e|t)|gib|melde|envoie"
         r"|envoyer|envoyez|écris|écrire|répond(?:s|re|ez)|partage[rz]?|transfère|transférer|invite[rz]?"
         r"|publie[rz]?|préviens|dis|manda[r]?|envía|enviar|escribe|responde[r]?|comparte|compartir|reenvía"
         r"|invita[r]?|publica[r]?|avisa[r]?|dile|invia(?:re)?|rispondi|condividi|inoltra|pubblica|scrivi|envia[r]?"
         r"|responda|partilha|compartilh[ae]|stuur|deel|antwoord"
     ),
     "pay": (
-        r"zahl(?:e|en|t)?|bezahl(?:e|en|t)?|überweis(?:e|en|t)?|erstatte[nt]?|kauf(?:e|en|t)?|bestell(?:e|en|t)?"
+        r"zahl(?:e|en|t)?|règle[rz]?|bezahl(?:e|en|t)?|überweis(?:e|en|t)?|erstatte[nt]?|kauf(?:e|en|t)?"
+        r"|bestell(?:e|en|t)?"
         r"|paie|paye[rz]?|vire[rz]?|rembourse[rz]?|achète|acheter|commande[rz]?|paga(?:r|re)?|transfiere"
         r"|transferir|reembolsa|compra[r]?|bonifica|rimborsa|betaal|maak\b.{1,60}\bover|koop"
     ),
@@ -95,7 +98,7 @@ SYNONYMS = tuple(
         réservation reserva""",
         """payment transaction transfer invoice bill order rent refund rechnung zahlung überweisung facture
         paiement factura pago""",
-        """channel room group chat kanal salon canal""",
+        """message thread post reply channel room group chat kanal salon canal""",
         """user member person people contact participant participants""",
         """folder directory ordner dossier carpeta""",
     )

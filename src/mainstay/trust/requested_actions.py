@@ -54,29 +54,19 @@ _BEFORE_VERB = (
     r"|afterwards|instead"
     r"|maybe|bitte|dann|und|you (?:should|must|can|could|may|will|would))\s+)"
 )
-# how a clause begins that only asks to read something or to be told something
-_READS = re.compile(
-    r"\W*(?:(?:please|hey|hi|hello|ok|so|and|then|bitte|und|also|can you|could you|would you|kannst du)[\s,]+)*"
-    r"(?:what|who|whom|whose|when|where|which|why|how|is|are|was|were|am|do|does|did|has|have|had|any|anything"
-    r"|show|list|read|sum"
-    r"|summari[sz]e|find|look|check|search|see|view|get|fetch|tell me|give me|let me know|explain|compare|count"
-    r"|translate"
-    r"|describe|wie|wer|wen|wem|wann|wo|was|welche[rsn]?|warum|ist|sind|hat|habe|gibt|zeig\w*|lies|lest|such\w*"
-    r"|fass\w*|schau\w*"
-    r"|quels?|quelles?|qui|quand|où|comment|combien|pourquoi|est-ce|y a-t-il|montre|lis|cherche|résume|regarde"
-    r"|qu['\u2019]\w+"
-    r"|qué|quién|cuándo|dónde|cuáles|cuál|cómo|cuánto\w*|hay|muestra|lee|busca|resume|mira|che|chi|quando|dove"
-    r"|quale|leggi|mostra"
-    r"|cerca|wat|wie|waar|wanneer|hoe|lees|toon|zoek)\b",
-    re.IGNORECASE,
-)
+# how a clause begins that is a question
 _QUESTION = re.compile(
     r"\W*(?:what|who|whom|whose|when|where|which|why|how|is|are|was|were|am|do|does|did|has|have|had|wie|wer|wann"
     r"|wo|was|welche)\b"
     r"(?!.*\b(?:please|can you|could you)\b)(?! not\b| it\b)",
     re.IGNORECASE,
 )
-STRICT_ACTIONS = frozenset(("remove", "pay"))  # a request must say so
+STRICT_ACTIONS = frozenset(("remove", "pay"))  # the thing must be named in the clause that asks for it
+_COMPATIBLE = {  # the families of verbs by which users ask for an action
+    "change": ("change", "create", "book"),
+    "create": ("create", "change", "book"),
+    "book": ("book", "create", "pay"),
+}
 _CONFIRMATION = re.compile(
     r"\W*(?:yes|yep|yeah|sure|ok|okay|do it|go ahead|go on|please do|ja|klar|mach das|genau|oui|d'accord|vas-y|sí"
     r"|si|vale|claro|sim"
@@ -93,17 +83,18 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 REMOVAL_FAMILY = "remove"
-
-
 _INVITATION = split_words("invitation invite invitations rsvp")
 _ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
 # where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
+_RECIPIENT_VERBS = (
+    "to|cc|with|tell|ask|invite|send|mail|email|e-mail|message|text|answer|thank|dm|ping|notify|remind|inform"
+    "|write|give|an|mit|für"
+    "|sag|sage|schreib|schreibe|frag|frage|antworte|informiere|dile|avisa|escribe|à|a|préviens|réponds|écris|invia"
+    "|vertel|stuur"
+)
 _RECIPIENT = re.compile(
-    r"(?:^\s*|\b(?:to|cc|with|tell|ask|invite|send|mail|email|e-mail|message|text|answer|thank|dm|ping|notify"
-    r"|remind|inform|write|give"
-    r"|an|mit|für|sag|sage|schreib|schreibe|frag|frage|antworte|informiere|dile|avisa|escribe|à|a|préviens|réponds"
-    r"|écris|invia|vertel"
-    r"|stuur)\s+)(?-i:[\w.-]*[\w])(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
+    rf"(?:^\s*(?=[\w.-]+(?::| wegen | about | re ))|\b(?:{_RECIPIENT_VERBS})\s+)"
+    r"[\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
     re.IGNORECASE,
 )
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
@@ -128,6 +119,12 @@ _MONTHS = {
     )
     for name in names.split()
 }
+_DATE_RANGE = re.compile(
+    r"\b(\d{1,2})(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|till|and|bis|und|au|al|a|y|et)\s?(?:the )?"
+    r"(\d{1,2})(?:st|nd|rd|th|\.)?"
+    r"\s(?:of |de )?([^\W\d_]{3,10})\b",
+    re.IGNORECASE,
+)
 _DATE = re.compile(
     r"\b\d{4}-(?P<m1>\d{2})-(?P<d1>\d{2})"
     r"|\b(?P<d2>\d{1,2})(?:st|nd|rd|th|er|\.)?\s(?:of |de )?(?P<n2>[^\W\d_]{3,10})\b"
@@ -190,24 +187,18 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
                 yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
 
 
-def _is_acting(text: str) -> bool:
-    """Return True if a clause of the text asks for more than to read something."""
-    return _ROOM_AS_RECIPIENT.search(text) is not None or any(
-        re.search(r"\w+\W+\w+", text[start:end]) is not None
-        and not _READS.match(text, start, end)
-        and not is_negated_before(text, start + len(text[start:end].split(maxsplit=1)[0]))
-        for start, end in iterate_clauses(text)
-    )
-
-
 def find_recipient_words(part: str) -> frozenset[str]:
     """Return the words of a clause that stand where a recipient is named: `tell tomas`, `cc lena and bea`."""
     return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[0]))
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:
-    """Return the months and days of the dates in a text: `2024-05-15`, `May 15th`, `15. Mai`, `15.5.`."""
+    """Return the months and days of the dates in a text: `2024-05-15`, `May 15th`, `15. Mai`, `15.5.`, `18-20"
+    " May`."""
     found = set()
+    for match in _DATE_RANGE.finditer(text):
+        if (number := _MONTHS.get(match[3].casefold())) is not None:
+            found |= {(number, int(match[1])), (number, int(match[2]))}
     for match in _DATE.finditer(text):
         month = match["m1"] or match["m4"] or _MONTHS.get((match["n2"] or match["n3"] or "").casefold())
         day = match["d1"] or match["d2"] or match["d3"] or match["d4"]
@@ -233,14 +224,14 @@ def refers_to_people(texts: Sequence[str]) -> bool:
 
 def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Sequence[str]) -> bool:
     """Return True if the user asked for such an action in this turn, or confirms what was asked for before (`yes`), or
-    writes in a language whose verbs are not known here. Removals and payments must be asked for as such; for other
-    actions it is enough that the request does not only ask to read something."""
+    writes in a language whose verbs are not known here. Users do not tell a change from an
+    addition or a booking (`put it on Monday`), but they do tell these from messages, payments and removals."""
     texts = request_texts
     if texts and all(_CONFIRMATION.fullmatch(text) for text in texts):
         texts = all_texts
-    if any(True for _ in iterate_requests(action, texts)):
+    if any(True for family in _COMPATIBLE.get(action, (action,)) for _ in iterate_requests(family, texts)):
         return True
-    if action not in STRICT_ACTIONS and any(_is_acting(text[:_REQUEST_CHARS_MAX]) for text in texts):
+    if action == "send" and any(_ROOM_AS_RECIPIENT.search(text[:_REQUEST_CHARS_MAX]) for text in texts):
         return True
     words = {word for text in texts for word in words_of(text[:_REQUEST_CHARS_MAX])}
     return words.isdisjoint(UNDERSTOOD)

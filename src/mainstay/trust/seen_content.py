@@ -15,7 +15,7 @@ from mainstay.core.memory_tiers import RUNTIME, is_private, is_untrusted
 from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool
 from mainstay.core.session import Session
-from mainstay.core.tool_ports import declared_readers, is_declared_private, only_reads, undeclared_fields
+from mainstay.core.tool_ports import declared_readers, is_declared_private, only_reads
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.tool_invocation import iterate_texts
 
@@ -75,7 +75,8 @@ class SeenContent:
 
     def _add_result(self, part: ToolResult, call: ToolCall | None, find_tool: Callable[[str], Tool | None]) -> None:
         tool = find_tool(part.name)
-        declares_source = tool is not None and "untrusted" not in undeclared_fields(tool)
+        # built-in tools declare nothing here: whether a file is trusted differs from call to call
+        declares_source = tool is not None and hasattr(tool, "undeclared") and "untrusted" not in tool.undeclared
         is_trusted = declares_source and tool is not None and not tool.untrusted and not is_untrusted(part.origin)
         is_public = tool is not None and is_declared_private(tool) is False and not is_private(part.origin)
         arguments = _parse_object(call.input) if call is not None else {}

@@ -11,8 +11,8 @@ from mainstay.core.outcome import Paused
 from mainstay.core.tools import FunctionTool
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.trust.destination_evidence import DestinationEvidence
+from mainstay.trust.flow_checks import DESTINATION_REPEATS_MAX
 from mainstay.trust.named_destinations import is_named_by_user, is_named_in_removal
-from mainstay.trust.policy import DESTINATION_REPEATS_MAX
 from mainstay.trust.requested_actions import find_tool_action, is_action_requested, iterate_requests
 from mainstay.trust.seen_content import SeenContent
 from mainstay.trust.tool_invocation import ToolInvocation
@@ -354,8 +354,10 @@ def test_a_request_is_a_verb_in_its_place(text: str, is_requested: bool) -> None
     [
         ("send", "What does Bob write?", False),
         ("send", "Sum up my mail and look up the weather", False),
-        ("change", "Bob about the heating: Friday is fine", True),  # more than a question
-        ("remove", "Bob about the heating: Friday is fine", False),  # removals must be asked for as such
+        ("send", "Bob is in the kitchen, I know", False),
+        ("change", "put the dentist on Monday", True),  # the verb of another family
+        ("remove", "put the dentist on Monday", False),
+        ("send", "a summary of my mail for #ops", True),
         ("pay", "Find the invoice", False),
         ("pay", "何を送りますか", True),  # a language whose verbs are not known: only the destination decides
     ],

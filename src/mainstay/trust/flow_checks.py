@@ -1,0 +1,174 @@
+"""Checks of information flow for one call: whether the user asked for it, what supports it, and how it deviates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mainstay.core.messages import Message, ToolResult
+from mainstay.core.ports import Tool, ToolContext
+from mainstay.core.tool_ports import CallDestinations, only_reads
+from mainstay.trust.destination_evidence import DestinationEvidence
+from mainstay.trust.guards.line_escaping import one_line
+from mainstay.trust.information_flow import TOOL_PREFIX
+from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
+from mainstay.trust.requested_actions import REMOVAL_FAMILY, find_tool_action, is_action_requested
+from mainstay.trust.seen_content import SeenContent
+from mainstay.trust.stated_values import find_unstated_value
+from mainstay.trust.tool_invocation import ToolInvocation
+
+if TYPE_CHECKING:
+    from mainstay.trust.shell.reading import ReadAccess
+
+SHOWN_CHARS_MAX = 200
+DESTINATION_REPEATS_MAX = 10  # calls of one tool with one destination in a turn, under taint
+NO_DESTINATION = ""  # stands for the effect of a sink that has no destination
+
+
+class SkillRestriction(msgspec.Struct, frozen=True):
+    """The policy rules that one active skill (`allowed-tools`) restricts its calls to: narrower, never wider."""
+
+    skill: str
+    rules: tuple[str, ...]
+
+
+class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Who makes the call, and what is in the conversation."""
+
+    session: str = ""
+    person: str = ""
+    tainted: bool = False  # untrusted content is in the conversation
+    has_private_content: bool = False  # private content is in the conversation
+    read_user_texts: Callable[[], Sequence[str]] = tuple  # returns the texts that the user typed
+    read_request_texts: Callable[[], Sequence[str]] = tuple  # returns those of this turn
+    read_messages: Callable[[], Sequence[Message]] = tuple  # returns the conversation as the model sees it
+    find_tool: Callable[[str], Tool | None] = lambda name: None
+    cwd: str = ""
+    is_sub_agent: bool = False  # a sub-agent, which has no user to ask
+    # this session created the file (absolute path, `..` not resolved)
+    is_own_file: Callable[[str], bool] = lambda path: False
+    skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
+    read_access: Callable[[], ReadAccess | None] = lambda: None  # what the session may read; None: not known
+
+
+def removes_something(call: ToolInvocation) -> bool:
+    """Return True for a developer's tool whose name says that it removes something."""
+    return (
+        call.script is None
+        and getattr(call.tool, "reach", None) is None
+        and find_tool_action(call.tool.name) == REMOVAL_FAMILY
+    )
+
+
+def is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
+    """Return False if a tool of the developer acts (its name says how) and the user asked for nothing like that."""
+    tool = call.tool
+    if only_reads(tool) or call.script is not None or getattr(tool, "reach", None) is not None:
+        return True
+    return is_action_requested(
+        find_tool_action(tool.name), policy_context.read_request_texts(), policy_context.read_user_texts()
+    )
+
+
+def read_last_answer(policy_context: PolicyContext) -> str:
+    """Return the answer that the user read before this turn."""
+    messages = policy_context.read_messages()
+    turn = messages[-1].turn if messages else 0
+    return next(
+        (
+            message.text
+            for message in reversed(messages)
+            if message.turn < turn and message.role == "assistant" and message.text
+        ),
+        "",
+    )
+
+
+def weigh_evidence(
+    call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_others: bool
+) -> list[str]:
+    """Return those of the destinations that nothing in the conversation supports."""
+    if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
+        return unnamed
+    evidence = DestinationEvidence(
+        call,
+        SeenContent(policy_context.read_messages(), policy_context.find_tool),
+        policy_context.read_request_texts(),
+        policy_context.read_user_texts(),
+        has_other_destination=has_others,
+    )
+    if getattr(call.tool, "reach", None) is not None:  # a built-in tool, which knows its destinations itself
+        return unnamed
+    if unnamed == [NO_DESTINATION]:
+        return [] if evidence.supports_action() else unnamed
+    follows_links = only_reads(call.tool)
+    return [one for one in unnamed if not evidence.supports(one, follows_links=follows_links)]
+
+
+def find_deviation(
+    call: ToolInvocation, reach: CallDestinations, context: ToolContext, policy_context: PolicyContext
+) -> str:
+    """Return why a call needs approval although its destinations are named: it differs from what the user stated, or is
+    made again; empty if it does not."""
+    if not policy_context.tainted:
+        return ""
+    if repeated := _find_repeated_destination(call, reach, context, policy_context):
+        return _explain_repetition(repeated)
+    if call.script is not None or only_reads(call.tool) or getattr(call.tool, "reach", None) is not None:
+        return ""
+    if _was_made_before(call, context, policy_context):
+        return "Content from outside is in this conversation, and the same call was already made in this turn."
+    stated = policy_context.read_request_texts()
+    if different := find_unstated_value(call.arguments_by_name, find_tool_action(call.tool.name), stated):
+        return f"Content from outside is in this conversation, and the user stated another value: {different}."
+    return ""
+
+
+def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context: PolicyContext) -> bool:
+    """Return True if an identical call of this turn has succeeded."""
+    inputs: dict[str, str] = {}  # by call id
+    messages = policy_context.read_messages()
+    for message in reversed(messages):
+        if message.turn != messages[-1].turn:
+            break
+        inputs |= {earlier.id: earlier.input for earlier in message.calls if earlier.name == call.tool.name}
+    if len(inputs) < 2:
+        return False
+    own = inputs.pop(context.call_id, None)
+    same = {id for id, input in inputs.items() if input == own}
+    return bool(same) and any(
+        isinstance(part, ToolResult) and part.call_id in same and not part.is_error
+        for message in messages
+        if message.turn == messages[-1].turn
+        for part in message.parts
+    )
+
+
+def _find_repeated_destination(
+    call: ToolInvocation, reach: CallDestinations, context: ToolContext, policy_context: PolicyContext
+) -> str:
+    """Return a destination that this turn has reached so often that the number of calls could carry data out."""
+    if len(reach.destinations) == 0 or not reach.leaves_workspace:
+        return ""
+    inputs = []
+    for message in reversed(policy_context.read_messages()):
+        if message.turn != context.turn:
+            break
+        inputs += [earlier.input for earlier in message.calls if earlier.name == call.tool.name]
+    if len(inputs) <= DESTINATION_REPEATS_MAX:
+        return ""
+    for destination in reach.destinations:
+        written = msgspec.json.encode(destination).decode()[1:-1]
+        if sum(written in input for input in inputs) > DESTINATION_REPEATS_MAX:
+            return destination
+    return ""
+
+
+def _explain_repetition(destination: str) -> str:
+    shown = one_line(destination[:SHOWN_CHARS_MAX])
+    return (
+        f"Content from outside is in this conversation, and this turn has used {shown} {DESTINATION_REPEATS_MAX} times:"
+        " the number of calls can carry data out."
+    )
