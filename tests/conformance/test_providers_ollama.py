@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,9 +37,11 @@ def fine() -> list[Action]:
     return chunked(*api.text("x"), *api.end("end"))
 
 
-async def asked(*scripts: list[Action], info: ModelInfo | None = None) -> tuple[OllamaProvider, Loopback]:
-    """After two turns."""
-    async with Loopback(*scripts) as server:
+async def asked(
+    *scripts: list[Action], info: ModelInfo | None = None, now: Callable[[], float] | None = None
+) -> tuple[OllamaProvider, Loopback]:
+    """After two turns. `now` is called with each request that arrives."""
+    async with Loopback(*scripts, now=now) as server:
         provider = OllamaProvider("qwen3", base_url=server.url, info=info)
         for _ in range(2):
             pieces, error = await ask(provider, HELLO)
@@ -90,8 +94,24 @@ async def test_the_window_is_what_its_maker_chose_or_it_was_trained_for(changed:
 async def test_a_server_that_does_not_report_its_window_does_not_block_the_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(provider, "SHOW_TIMEOUT_S", 0.05)
-    _, server = await asked([STALL], fine())
+    loop, open_timeout, waiting = asyncio.get_running_loop(), asyncio.timeout, list[asyncio.Timeout]()
+    show_timeout_s = 3600.0
+
+    def note_timeout(delay: float | None) -> asyncio.Timeout:
+        opened = open_timeout(delay)
+        if delay == show_timeout_s:
+            waiting.append(opened)
+        return opened
+
+    def let_time_pass() -> float:
+        """Let the timeout expire once the server has the request, however long that took."""
+        while waiting:
+            waiting.pop().reschedule(loop.time())
+        return loop.time()
+
+    monkeypatch.setattr(provider, "SHOW_TIMEOUT_S", show_timeout_s)
+    monkeypatch.setattr(asyncio, "timeout", note_timeout)
+    _, server = await asked([STALL], fine(), now=let_time_pass)
     assert [one.line.split()[1] for one in server.asked] == ["/api/show", "/api/chat", "/api/chat"]
     assert windows(server) == [DEFAULT_WINDOW, DEFAULT_WINDOW]
 

@@ -57,11 +57,13 @@ def _list_typed(session: Session) -> tuple[list[str], bool]:
         if message.role != "user":
             continue
         for speaker, parts in message.inputs or ((message.sender, message.parts),):
-            typed = [part.text for part in parts if isinstance(part, Text) and not part.origin]
-            if speaker != turn.sender:
-                others = others or bool(typed)
-            elif message.turn == turn.turn:
-                texts += typed
+            for part in parts:
+                if not isinstance(part, Text) or part.origin:
+                    continue
+                if speaker != turn.sender:
+                    others = True
+                elif message.turn == turn.turn:
+                    texts.append(part.text)
     return texts, others
 
 

@@ -167,7 +167,7 @@ async def _run_call(
         return error_result(call, refusal)
     if (same := done.get((call.name, call.input))) is not None:  # identical calls of a response run once
         return msgspec.structs.replace(same, call_id=call.id, name=call.name)
-    if (request := find_change_request(turn, call)) is not None:
+    if turn.approvals_asked and (request := find_change_request(turn, call)) is not None:
         return await _settle_changes(state, turn, checked, request)
     if isinstance(prepared, ToolResult):  # it cannot run; if it ran before a crash, its outcome is unknown
         return error_result(call, turn.wording.outcome_unknown) if call.id in turn.started_calls else prepared
