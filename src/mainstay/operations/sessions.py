@@ -36,7 +36,6 @@ from mainstay.operations.operation import (
 from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
 from mainstay.operations.runtime_protocols import Runtime, SkillInfo
 from mainstay.operations.secret_visibility import SecretVisibility
-from mainstay.trust.seen_content import describe_flow
 
 log = logging.getLogger("mainstay")
 
@@ -405,6 +404,8 @@ async def set_model(caller: Caller, request: SetModel) -> None:
 
 async def show_context(caller: Caller, request: ShowContext) -> ContextView:
     key, _ = await caller.find_session(request.session)
+    from mainstay.trust.seen_content import describe_flow  # few callers ask for it
+
     runtime = await caller.runtime()
     lane = runtime.lanes.get(key)
     view = (await lane.load_context_compiler()).describe_context()

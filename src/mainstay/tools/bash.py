@@ -20,9 +20,7 @@ from mainstay.io.path_resolver import PathRefused, shorten_for_message
 from mainstay.io.paths import encode_folder_name
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.command_output import CommandOutput, looks_binary, shorten_output
-from mainstay.tools.command_protection import build_change_check, find_movable_folders, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.held_change_applier import apply_approved_changes, apply_requested_removals
 from mainstay.tools.tool_call_file_access import (
     ToolCallFiles,
     build_on_written,
@@ -66,6 +64,8 @@ class BashTool(BuiltInTool):
         self._network = network
 
     async def run(self, arguments: _BashArguments, context: ToolContext) -> str:
+        from mainstay.tools import command_protection, held_change_applier  # loaded with the first command
+
         timeout_s = TIMEOUT_S if arguments.timeout is None else arguments.timeout
         if not 0 < timeout_s <= TIMEOUT_MAX_S:
             raise ToolRefused(
@@ -82,10 +82,10 @@ class BashTool(BuiltInTool):
             network=self._network,
             protect_deletions=context.protect_deletions and self._sandbox.can_protect_deletions,
             is_own_file=build_removal_check(self._file_access, context),
-            movable_folders=find_movable_folders(self._file_access, context, script, cwd),
+            movable_folders=command_protection.find_movable_folders(self._file_access, context, script, cwd),
             on_written=build_on_written(self._file_access, context, recorder),
-            protect_obeyed=await may_change_obeyed_files(script, folders, cwd),
-            may_change=build_change_check(context, folders, script),
+            protect_obeyed=await command_protection.may_change_obeyed_files(script, folders, cwd),
+            may_change=command_protection.build_change_check(context, folders, script),
             change_recorder=recorder,
             env=COMMAND_ENVIRONMENT,
         )
@@ -99,11 +99,15 @@ class BashTool(BuiltInTool):
                 await distrust_changed_files(self._file_access, context, started_ns)
         if result.changed:
             await self._labels.save(_build_labels(ToolCallFiles(self._file_access, context), result, context))
-        applied, context.held_changes = await apply_requested_removals(self._file_access, context, result.held_changes)
+        applied, context.held_changes = await held_change_applier.apply_requested_removals(
+            self._file_access, context, result.held_changes
+        )
         text = await self._format_result(result, output, folders, command, context)
         return "\n".join(filter(None, (text, applied, format_unkept_note(recorder))))
 
     async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
+        from mainstay.tools.held_change_applier import apply_approved_changes
+
         return await apply_approved_changes(
             self._file_access, context, document, folder=folder, is_repeated=is_repeated
         )

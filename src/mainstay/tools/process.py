@@ -13,9 +13,7 @@ from mainstay.io.path_resolver import shorten_for_message
 from mainstay.tools.base import BuiltInTool, SessionFileAccess, ToolArguments, ToolRefused
 from mainstay.tools.bash import COMMAND_ENVIRONMENT, check_script, resolve_working_folder
 from mainstay.tools.command_output import looks_binary, shorten_output, strip_terminal_codes
-from mainstay.tools.command_protection import build_change_check, find_movable_folders, may_change_obeyed_files
 from mainstay.tools.dependencies import ToolDependencies
-from mainstay.tools.held_change_applier import apply_approved_changes, apply_requested_removals
 from mainstay.tools.tool_call_file_access import build_on_written, build_removal_check, open_command_recorder
 
 RUNNING_MAX = 8  # per session
@@ -82,6 +80,8 @@ class BackgroundProcesses:
     async def start_process(
         self, context: ToolContext, script: str, cwd: str | None, *, protect_deletions: bool
     ) -> _RunningProcess:
+        from mainstay.tools import command_protection  # loaded with the first command
+
         session = context.session
         table = self._sessions.setdefault(session, _SessionProcessTable())
         running_count = sum(record.handle.exit_code is None for record in table.running.values())
@@ -91,7 +91,7 @@ class BackgroundProcesses:
         try:
             folders = self.file_access.folders_of(session)
             start_folder = await resolve_working_folder(folders, cwd)
-            protect_obeyed = await may_change_obeyed_files(script, folders, start_folder)
+            protect_obeyed = await command_protection.may_change_obeyed_files(script, folders, start_folder)
             recorder = await open_command_recorder(
                 self.file_access, context, self.sandbox, script, writes_directly=not protect_obeyed
             )
@@ -103,10 +103,12 @@ class BackgroundProcesses:
                 network=self.network,
                 protect_deletions=protect_deletions,
                 is_own_file=build_removal_check(self.file_access, context),
-                movable_folders=find_movable_folders(self.file_access, context, script, start_folder),
+                movable_folders=command_protection.find_movable_folders(
+                    self.file_access, context, script, start_folder
+                ),
                 on_written=build_on_written(self.file_access, context, recorder),
                 protect_obeyed=protect_obeyed,
-                may_change=build_change_check(context, folders, script),
+                may_change=command_protection.build_change_check(context, folders, script),
                 change_recorder=recorder,
                 env=COMMAND_ENVIRONMENT,
             )
@@ -238,6 +240,8 @@ class ProcessTool(BuiltInTool):
         """If the process has ended, forget it and take over the changes that were held back; return its output."""
         if process.handle.exit_code is None:
             return output
+        from mainstay.tools.held_change_applier import apply_requested_removals
+
         self._processes.forget_process(context.session, process)
         applied, context.held_changes = await apply_requested_removals(
             self._processes.file_access, context, process.handle.held_changes
@@ -245,6 +249,8 @@ class ProcessTool(BuiltInTool):
         return f"{output}\n{applied}" if applied else output
 
     async def apply_held_changes(self, document: str, context: ToolContext, *, folder: str, is_repeated: bool) -> str:
+        from mainstay.tools.held_change_applier import apply_approved_changes
+
         return await apply_approved_changes(
             self._processes.file_access, context, document, folder=folder, is_repeated=is_repeated
         )

@@ -12,7 +12,6 @@ import msgspec
 
 from mainstay.core.file_fingerprints import compute_fingerprint
 from mainstay.core.memory_tiers import UNTRUSTED, combine_origins, format_origin, is_private, is_untrusted
-from mainstay.core.obeyed_files import find_obeyed_topic
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import CallDestinations, FileLabelStore, FileOriginLabel, Sandbox
 from mainstay.core.worker_threads import run_in_thread
@@ -177,6 +176,8 @@ class ToolCallFiles:
 
     def _explain_lasting_effect(self, path: str) -> str:
         """Return why writing there affects more than this conversation; "" if it does not."""
+        from mainstay.core.obeyed_files import find_obeyed_topic  # loaded with the first change
+
         folders, text = self.confined.folders, casefold_path(path)
         if any(is_inside(text, casefold_path(note.rstrip("/"))) for note in folders.obeyed_paths):
             return "which is part of later contexts"

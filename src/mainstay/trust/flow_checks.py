@@ -10,13 +10,10 @@ import msgspec
 from mainstay.core.messages import Message, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, only_reads
-from mainstay.trust.destination_evidence import DestinationEvidence
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import TOOL_PREFIX
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
 from mainstay.trust.requested_actions import REMOVAL_FAMILY, find_tool_action, is_action_requested
-from mainstay.trust.seen_content import SeenContent
-from mainstay.trust.stated_values import find_unstated_value
 from mainstay.trust.tool_invocation import ToolInvocation
 
 if TYPE_CHECKING:
@@ -92,6 +89,9 @@ def weigh_evidence(
     """Return those of the destinations that nothing in the conversation supports."""
     if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
         return unnamed
+    from mainstay.trust.destination_evidence import DestinationEvidence  # loaded with the first call under taint
+    from mainstay.trust.seen_content import SeenContent
+
     evidence = DestinationEvidence(
         call,
         SeenContent(policy_context.read_messages(), policy_context.find_tool),
@@ -120,6 +120,8 @@ def find_deviation(
         return ""
     if _was_made_before(call, context, policy_context):
         return "Content from outside is in this conversation, and the same call was already made in this turn."
+    from mainstay.trust.stated_values import find_unstated_value
+
     stated = policy_context.read_request_texts()
     if different := find_unstated_value(call.arguments_by_name, find_tool_action(call.tool.name), stated):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."

@@ -23,7 +23,6 @@ from mainstay.turn.call_authorisation import (
 )
 from mainstay.turn.change_answers import AnsweredChanges, build_unsettled_result, find_change_request
 from mainstay.turn.control import TurnControl
-from mainstay.turn.held_changes import build_change_request
 from mainstay.turn.toolbox import PreparedCall, error_result
 
 
@@ -189,7 +188,11 @@ async def _run_call(
     if context.attachments:
         state.attached_parts += build_image_parts(context, result)
     result = note_changed_input(checked, result)
-    return build_change_request(state.scope, checked, result) if context.held_changes else result
+    if not context.held_changes:
+        return result
+    from mainstay.turn.held_changes import build_change_request  # few calls have changes held back
+
+    return build_change_request(state.scope, checked, result)
 
 
 async def _settle_changes(

@@ -15,9 +15,8 @@ from mainstay.sandbox.bubblewrap.overlay import (
     BoundedPathList,
     CommandOverlay,
     OverlayMerger,
-    overlay_parents,
-    remove_stale_overlays,
 )
+from mainstay.sandbox.bubblewrap.overlay_folders import overlay_parents, remove_stale_overlays
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, can_overlay
 from mainstay.sandbox.limits import SandboxUnusable
 from mainstay.testing.sandbox_suite import create_folders

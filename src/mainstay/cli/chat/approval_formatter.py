@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mainstay.core.events import ApprovalAsked
-from mainstay.trust.approval_text import escape_approved, format_call
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 HINT_WITH_ALWAYS = (
@@ -18,6 +17,8 @@ def format_approval(approval: ApprovalAsked) -> list[str]:
 
     What is shown is exactly what would run.
     """
+    from mainstay.trust.approval_text import escape_approved, format_call  # loaded with the first question
+
     lines = [f"{escape_approved(approval.name)} needs approval ({approval.id})"]
     if approval.why:
         lines[0] += f": {escape_approved(approval.why)}"

@@ -21,7 +21,6 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.outcome_text import format_count
-from mainstay.trust.approval_text import format_arguments
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 VALUE_CHARS_MAX = 60
@@ -194,6 +193,8 @@ def format_call_row(call: TrackedToolCall) -> StyledLine:
 
 def format_call_details(call: TrackedToolCall) -> list[StyledLine]:
     """Return all arguments and the result, up to DETAIL_LINES_MAX lines of it."""
+    from mainstay.trust.approval_text import format_arguments  # loaded with the first call that is shown
+
     took = "" if call.duration_s is None else f" · {format_duration(call.duration_s)}"
     details: list[StyledLine] = [((f"#{call.number} {escape_line(call.name)}", "bold cyan"), (took, "dim"))]
     for line in format_arguments(call.input or ""):

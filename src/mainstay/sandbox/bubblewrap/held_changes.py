@@ -7,8 +7,8 @@ import stat
 
 from mainstay.core.file_fingerprints import FolderFingerprint, compute_fingerprint
 from mainstay.core.held_changes import HELD_BYTES_MAX, HELD_CHANGES_MAX, HELD_FILE_BYTES_MAX, HeldChange
+from mainstay.sandbox.bubblewrap.overlay_folders import OPEN_FOLDER_FLAGS
 
-OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 DEPTH_MAX = 200
 FOLDER_ENTRIES_MAX = 20_000  # of a removed folder
 TOO_LARGE = "is too large to be shown"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from mainstay.core.tool_ports import SandboxCommand
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
-from mainstay.sandbox.bubblewrap.held_changes import OPEN_FOLDER_FLAGS, HeldChangeCollector
-from mainstay.sandbox.bubblewrap.obeyed_file_guard import ObeyedFileGuard
-from mainstay.sandbox.bubblewrap.obeyed_file_watch import ObeyedFileWatch
-from mainstay.sandbox.bubblewrap.overlay import CommandOverlay
+from mainstay.sandbox.bubblewrap.overlay_folders import OPEN_FOLDER_FLAGS
 from mainstay.sandbox.limits import SandboxUnusable, is_within
+
+if TYPE_CHECKING:  # loaded with the first command
+    from mainstay.sandbox.bubblewrap.obeyed_file_watch import ObeyedFileWatch
+    from mainstay.sandbox.bubblewrap.overlay import CommandOverlay
 
 MountKind = Literal["read", "write", "pin", "hide"]
 _PRECEDENCE: dict[MountKind, int] = {"pin": 0, "write": 1, "read": 2, "hide": 3}  # for the same path, the highest wins
@@ -125,10 +126,15 @@ class BubblewrapSetup:
         self.overlay: CommandOverlay | None = None
         self._watch: ObeyedFileWatch | None = None
         if command.protect_obeyed and overlay_folder is None:
+            from mainstay.sandbox.bubblewrap.obeyed_file_watch import ObeyedFileWatch
+
             # not the scratch folder: it is the commands' own home, with settings of their programs
             watched = [root for root in self._roots if root != folders.scratch or root == folders.cwd]
             self._watch = ObeyedFileWatch(watched, folders.obeyed_paths, command.may_change)
         if overlay_folder is not None:
+            from mainstay.sandbox.bubblewrap.obeyed_file_guard import ObeyedFileGuard
+            from mainstay.sandbox.bubblewrap.overlay import CommandOverlay
+
             protects_obeyed = command.protect_deletions or command.protect_obeyed
             guard = ObeyedFileGuard(
                 self._roots,
@@ -157,6 +163,8 @@ class BubblewrapSetup:
         if self.overlay is not None:
             merged = self.overlay.merge()
         elif self._watch is not None:
+            from mainstay.sandbox.bubblewrap.held_changes import HeldChangeCollector
+
             collector = HeldChangeCollector()
             for path in self._watch.find_new_paths():
                 root = next(root for root in self._roots if is_within(path, root))

@@ -17,13 +17,11 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 
 from mainstay.core.file_changes import ChangeRecorder, EntryLocation, EntryState, NewEntry
-from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.base import MergeResult
 from mainstay.sandbox.bubblewrap.copied_folders import CopiedFolders
 from mainstay.sandbox.bubblewrap.held_changes import (
     DEPTH_MAX,
-    OPEN_FOLDER_FLAGS,
     TOO_LARGE,
     HeldChangeCollector,
     is_opaque,
@@ -31,10 +29,10 @@ from mainstay.sandbox.bubblewrap.held_changes import (
     stat_entry,
 )
 from mainstay.sandbox.bubblewrap.obeyed_file_guard import FolderRole, LayerEntry, ObeyedFileGuard
+from mainstay.sandbox.bubblewrap.overlay_folders import FOLDER_PREFIX, OPEN_FOLDER_FLAGS
 from mainstay.sandbox.limits import SandboxUnusable, is_within
 
 NAMED_PATHS_MAX = 10_000  # paths reported for one command
-_FOLDER_PREFIX = ".mainstay-guarded-"
 HIDDEN = "is protected by the configuration"
 
 
@@ -148,7 +146,7 @@ class CommandOverlay:
 
 def _create_locked_folder(parent: str) -> tuple[str, int]:
     while True:
-        room = tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent)
+        room = tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent)
         lock = os.open(room, OPEN_FOLDER_FLAGS)
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.path.exists(room):
@@ -388,34 +386,3 @@ def _open_folder(name: str, parent: int, status: os.stat_result) -> int:
     finally:
         os.close(entry)
     return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
-
-
-def overlay_parents(folders: SessionFolders) -> list[str]:
-    """Return folders that may hold layers, best first: preferably on the workspace's disk, never inside its folders."""
-    siblings = [os.path.dirname(folders.scratch)] if folders.scratch else []
-    roots = (*folders.writable, *folders.readable)
-    candidates = [*siblings, "/var/tmp", tempfile.gettempdir()]
-    return [
-        candidate
-        for candidate in dict.fromkeys(map(os.path.realpath, candidates))
-        if os.access(candidate, os.W_OK) and not any(is_within(candidate, root) for root in roots)
-    ]
-
-
-def remove_stale_overlays(parent: str) -> None:
-    """Delete the layers that crashed processes left behind."""
-    with os.scandir(parent) as entries:
-        stale = [entry.path for entry in entries if entry.name.startswith(_FOLDER_PREFIX)]
-    for path in stale:
-        try:
-            folder = os.open(path, OPEN_FOLDER_FLAGS)
-        except OSError:
-            continue
-        try:
-            if os.fstat(folder).st_uid == os.geteuid():
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove_tree(path)
-        except BlockingIOError:  # it is in use
-            pass
-        finally:
-            os.close(folder)

@@ -22,9 +22,8 @@ from mainstay.sandbox.bubblewrap.host_mounts import (
     generate_account_files,
     system_mount_arguments,
 )
-from mainstay.sandbox.bubblewrap.isolation_test import ISOLATION_TEST
 from mainstay.sandbox.bubblewrap.mounts import BubblewrapSetup, mount_arguments, plan_mounts, writable_roots
-from mainstay.sandbox.bubblewrap.overlay import overlay_parents, remove_stale_overlays
+from mainstay.sandbox.bubblewrap.overlay_folders import overlay_parents, remove_stale_overlays
 from mainstay.sandbox.bubblewrap.seccomp import build_filter
 from mainstay.sandbox.limits import (
     MB,
@@ -281,6 +280,8 @@ def can_overlay(parent: str) -> bool:
 
 def probe_isolation() -> str:
     """Return what a command can do that it must not, in one sentence; empty if it is isolated. Tried by a command."""
+    from mainstay.sandbox.bubblewrap.isolation_test import ISOLATION_TEST  # for `mainstay doctor`
+
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as outside:
         real = os.path.realpath(folder)
         return _probe_sandbox(
