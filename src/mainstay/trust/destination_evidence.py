@@ -20,15 +20,8 @@ from collections.abc import Sequence
 
 from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.named_destinations import contains_link, is_source_mention
-from mainstay.trust.record_names import (
-    NAME_LETTERS_MIN,
-    can_name,
-    find_people,
-    name_records,
-    record_values,
-    record_words,
-)
-from mainstay.trust.request_vocabulary import ORDINARY
+from mainstay.trust.record_names import find_people, name_records
+from mainstay.trust.request_vocabulary import ORDINARY, can_name
 from mainstay.trust.requested_actions import (
     REMOVAL_FAMILY,
     STRICT_ACTIONS,
@@ -41,7 +34,7 @@ from mainstay.trust.requested_actions import (
     tool_nouns,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord, SeenContent, normalise_reader
+from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, normalise_reader
 from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 from mainstay.trust.user_statements import is_negated
 
@@ -68,6 +61,7 @@ class DestinationEvidence:
     ) -> None:
         self._call = call
         self._seen = seen
+        self._records = list(seen.records())
         self._texts = request_texts
         # `send it to her`: she was named before
         self._naming_texts = user_texts if refers_to_people(request_texts) else request_texts
@@ -110,29 +104,25 @@ class DestinationEvidence:
         """Return True if a record of the user's own data contains the destination, and the user named that record and
         no other: by a whole field of it, or by a part of a name."""
         wanted = normalise_reader(destination)
-        records = list(self._seen.records(trusted_only=True))
-        holders = [record for record in records if wanted in record_values(record)]
+        records = [(record, _tool_name(result)) for record, result in self._records if result.is_trusted]
+        holders = [(record, source) for record, source in records if wanted in record.values]
         if not holders:
             return False
         said = {word for text in self._naming_texts for word in words_of(text)}
-        for record in holders:
+        for record, source in holders:
             for text in record.texts:
-                words = [word for word in words_of(text) if can_name(word, NAME_LETTERS_MIN)]
+                words = [word for word in words_of(text) if can_name(word)]
                 named = [word for word in words if word in self._user_words]
                 if not named or not (said.issuperset(words) or self._is_part_of_name(named, record)):
                     continue
-                others = [
-                    other
-                    for other in records
-                    if wanted not in record_values(other) and self._tool_name(other) == self._tool_name(record)
-                ]
-                if not any(record_words(other).issuperset(named) for other in others):
+                others = [other for other, tool in records if tool == source and wanted not in other.values]
+                if not any(other.words.issuperset(named) for other in others):
                     return True
         return False
 
     def _is_part_of_name(self, named: Sequence[str], record: ResultRecord) -> bool:
         """Return True if the words stand in the user's text as a name of their own, not as a part of another one."""
-        own = record_words(record)
+        own = record.words
         return len(record.texts) > 1 and any(
             _stands_alone(text, word, own) for text in self._naming_texts for word in named
         )
@@ -143,7 +133,7 @@ class DestinationEvidence:
             return False
         if has_third_party_text(self._call.tool):
             return False
-        records = [record for record in self._seen.records() if record.id and self._is_of_same_kind(record)]
+        records = [record for record, result in self._records if record.id and self._is_of_same_kind(result)]
         if not any(record.id == destination for record in records):
             return False
         return destination in self._find_named_ids(records, find_tool_action(self._call.tool.name))
@@ -164,23 +154,18 @@ class DestinationEvidence:
             whole = next((named for named in earlier if named), frozenset())
         return whole if action not in STRICT_ACTIONS or len(whole) == 1 else frozenset()
 
-    def _tool_name(self, record: ResultRecord) -> str:
-        tool = self._seen.results[record.call].tool
-        return tool.name if tool is not None else ""
-
-    def _is_of_same_kind(self, record: ResultRecord) -> bool:
-        """Return True if the tool of this call and the tool that returned the record are about the same kind of thing:
-        event 5 is not file 5."""
-        source = self._seen.results[record.call].tool
-        return source is not None and not tool_nouns(source.name).isdisjoint(tool_nouns(self._call.tool.name))
+    def _is_of_same_kind(self, result: SeenResult) -> bool:
+        """Return True if the tool of this call and the tool of the result are about the same kind of thing: event 5 is
+        not file 5."""
+        return not tool_nouns(_tool_name(result)).isdisjoint(tool_nouns(self._call.tool.name))
 
     def _is_named_person(self, destination: str) -> bool:
         """Return True for the address of the person whom a request names as the recipient, if only one address of all
         that was read fits the name."""
         if "@" not in destination or find_tool_action(self._call.tool.name) in STRICT_ACTIONS:
             return False
-        wanted, records = normalise_reader(destination), list(self._seen.records())
-        if not any(wanted in record_values(record) for record in records):
+        wanted, records = normalise_reader(destination), [record for record, _ in self._records]
+        if not any(wanted in record.values for record in records):
             return False
         parts = [clause.text[clause.start : clause.end] for clause in iterate_requests("send", self._texts)]
         if refers_to_people(parts):
@@ -195,21 +180,21 @@ class DestinationEvidence:
             return False
         return any(
             record.id == destination or destination in record.texts
-            for record in self._seen.records()
-            if self._seen.results[record.call].is_own_action and self._is_of_same_kind(record)
+            for record, result in self._records
+            if result.is_own_action and self._is_of_same_kind(result)
         )
 
     def _is_in_named_group(self, destination: str) -> bool:
         """Return True for one of the people of a record that a request names: `send it to all participants of …`."""
         wanted = normalise_reader(destination)
-        records = [record for record in self._seen.records() if record.id]
-        if not any(wanted in record_values(record) for record in records):
+        records = [record for record, _ in self._records if record.id]
+        if not any(wanted in record.values for record in records):
             return False
         for action in dict.fromkeys(("send", find_tool_action(self._call.tool.name))):
             for clause in iterate_requests(action, self._texts):
                 part = clause.text[clause.start : clause.end]
                 named = name_records(records, part, REMOVAL_FAMILY) if names_group(part) else frozenset()
-                if any(record.id in named and wanted in record_values(record) for record in records):
+                if any(record.id in named and wanted in record.values for record in records):
                     return True
         return False
 
@@ -227,13 +212,17 @@ class DestinationEvidence:
         return any(contains_link(destination, result.content) for result in self._seen.public_results)
 
 
+def _tool_name(result: SeenResult) -> str:
+    return result.tool.name if result.tool is not None else ""
+
+
 def _recipient_words(texts: Sequence[str]) -> frozenset[str]:
     """Return the words by which the user may name a recipient: no ordinary ones, not negated, not as the source."""
     found = set()
     for text in texts:
         for match in re.finditer(r"[^\W_]+", text):
             word = match[0].casefold()
-            if word in found or not can_name(word, NAME_LETTERS_MIN):
+            if word in found or not can_name(word):
                 continue
             if not is_negated(text, *match.span()) and not is_source_mention(text, *match.span()):
                 found.add(word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Set
 
-from mainstay.trust.request_vocabulary import ORDINARY
+from mainstay.trust.request_vocabulary import can_name
 from mainstay.trust.requested_actions import (
     STRICT_ACTIONS,
     find_dates,
@@ -13,11 +13,9 @@ from mainstay.trust.requested_actions import (
     refers_to_people,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord, normalise_reader
+from mainstay.trust.seen_content import ResultRecord
 
-NAME_LETTERS_MIN = 3
 _UNIQUE_WORD_LETTERS_MIN = 4
-_DATE_CHARS_MAX = 40  # a longer text is no date
 _OWN_ADDRESS_SHARE = 0.6  # an address in so many of the records is the user's own
 _PLURAL = re.compile(
     r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
@@ -47,7 +45,7 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     used = {word for name in named for word in name.split()}
     holders: dict[str, set[str]] = {}  # by word
     for record in records:
-        for word in record_words(record):
+        for word in record.words:
             holders.setdefault(word, set()).add(record.id)
     parts = {
         next(iter(holders[word]))
@@ -62,26 +60,25 @@ def _match_texts(records: Sequence[ResultRecord], part: str, said: Sequence[str]
     line, dates = f" {' '.join(said)} ", find_dates(part)
     named: dict[str, set[str]] = {}
     for record in records:
-        for text in record.texts:
-            words = words_of(re.sub(r"\.\w{1,5}$", "", text))
-            if any(can_name(word, NAME_LETTERS_MIN) for word in words) and f" {' '.join(words)} " in line:
-                named.setdefault(" ".join(words), set()).add(record.id)
-            for date in find_dates(text) & dates if dates and len(text) <= _DATE_CHARS_MAX else ():
-                named.setdefault(f"date {date}", set()).add(record.id)
+        for name in record.names:
+            if f" {name} " in line:
+                named.setdefault(name, set()).add(record.id)
+        for date in record.dates & dates:
+            named.setdefault(f"date {date}", set()).add(record.id)
     return named
 
 
 def _name_by_person(records: Sequence[ResultRecord], part: str, said: Sequence[str]) -> frozenset[str]:
     """Return the ids of the records of the people whom the clause names, those that fit its other words best."""
     people = find_people(records, part)
-    ids = {record.id for record in records if not people.isdisjoint(record_values(record))}
+    ids = {record.id for record in records if not people.isdisjoint(record.values)}
     return _choose_best(records, ids, said)
 
 
 def _choose_best(records: Sequence[ResultRecord], ids: Set[str], said: Sequence[str]) -> frozenset[str]:
     """Return those of the ids whose records contain most of the words."""
-    words = {word for word in said if can_name(word, NAME_LETTERS_MIN)}
-    scores = {record.id: len(words & record_words(record)) for record in records if record.id in ids}
+    words = {word for word in said if can_name(word)}
+    scores = {record.id: len(words & record.words) for record in records if record.id in ids}
     best = max(scores.values(), default=0)
     return frozenset(id for id, score in scores.items() if score == best)
 
@@ -94,7 +91,7 @@ def find_people(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
         words |= frozenset(words_of(part))
     counts: dict[str, int] = {}
     for record in records:
-        for address in {normalise_reader(text) for text in record.texts if "@" in text}:
+        for address in (value for value in record.values if "@" in value):
             counts[address] = counts.get(address, 0) + 1
     total = max(len(records), 1)
     holders: dict[str, set[str]] = {}  # addresses by the words of their names
@@ -102,17 +99,5 @@ def find_people(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
         if total < 3 or count <= _OWN_ADDRESS_SHARE * total:
             for word in words_of(address.partition("@")[0]):
                 holders.setdefault(word, set()).add(address)
-    meant = [holders[word] for word in words if can_name(word, NAME_LETTERS_MIN) and word in holders]
+    meant = [holders[word] for word in words if can_name(word) and word in holders]
     return frozenset(next(iter(addresses)) for addresses in meant if len(addresses) == 1)
-
-
-def record_values(record: ResultRecord) -> frozenset[str]:
-    return frozenset(normalise_reader(text) for text in (*record.texts, record.id) if text)
-
-
-def record_words(record: ResultRecord) -> frozenset[str]:
-    return frozenset(word for text in record.texts for word in words_of(text) if can_name(word, NAME_LETTERS_MIN))
-
-
-def can_name(word: str, letters_min: int) -> bool:
-    return len(word) >= letters_min and word not in ORDINARY and not word.isdecimal()

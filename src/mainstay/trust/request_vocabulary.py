@@ -128,3 +128,9 @@ ORDINARY = split_words(
     september october november december montag dienstag mittwoch donnerstag freitag samstag sonntag
     """
 )
+NAME_LETTERS_MIN = 3
+
+
+def can_name(word: str, letters_min: int = NAME_LETTERS_MIN) -> bool:
+    """Return True if a word in lower case can be (a part of) a name."""
+    return len(word) >= letters_min and word not in ORDINARY and not word.isdecimal()

@@ -164,6 +164,7 @@ def find_tool_action(tool_name: str) -> str:
     return words[0] if words else ""
 
 
+@lru_cache(maxsize=512)
 def tool_nouns(tool_name: str) -> frozenset[str]:
     """Return the words of a tool's name that are not its verb, with their synonyms and plurals."""
     name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 
 import msgspec
 
@@ -17,22 +19,29 @@ from mainstay.core.ports import Tool
 from mainstay.core.session import Session
 from mainstay.core.tool_ports import declared_readers, is_declared_private, only_reads
 from mainstay.trust.guards.line_escaping import one_line
+from mainstay.trust.request_vocabulary import can_name
+from mainstay.trust.requested_actions import find_dates, words_of
 from mainstay.trust.tool_invocation import iterate_texts
 
 _RESULTS_MAX = 400  # newest results that are examined
 _RESULT_CHARS_MAX = 400_000  # a longer result is not parsed
 _RECORDS_MAX = 5_000  # of one result
 _DEPTH_MAX = 12
+_PARSED_MAX = 256  # results whose records are remembered
+_DATE_CHARS_MAX = 40  # a longer text is no date
 FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
 _ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid|key|ref|number|no)|.*(?:Id|ID)")
 
 
-class ResultRecord(msgspec.Struct, frozen=True):
+class ResultRecord(msgspec.Struct, frozen=True, eq=False):
     """One object of a structured result (or one line or item of a trusted one): its own id and its short texts."""
 
     id: str  # empty: it has none
     texts: tuple[str, ...]
-    call: int  # index of the result that it is from
+    values: frozenset[str]  # id and texts, as destinations are compared
+    words: frozenset[str]  # the words of its texts that can name something
+    names: tuple[str, ...]  # its texts as words, without the suffix of file names
+    dates: frozenset[tuple[int, int]]  # months and days
 
 
 class SeenResult(msgspec.Struct, frozen=True):
@@ -56,7 +65,6 @@ class SeenContent:
         self.results: list[SeenResult] = []
         self.public_results: list[SeenResult] = []  # read before anything private
         self.reader_sets: list[frozenset[str]] = []  # of each private thing: who can read it already
-        self._records: dict[int, tuple[ResultRecord, ...]] = {}
         calls: dict[str, ToolCall] = {}
         for message in messages:
             if message.role == "assistant":
@@ -89,16 +97,11 @@ class SeenContent:
         elif not (part.is_error and is_trusted):
             self.reader_sets.append(_find_readers(result))
 
-    def records(self, *, trusted_only: bool = False) -> Iterator[ResultRecord]:
-        """Yield the records of the newest results: of structured ones, and with `trusted_only` of the trusted ones,
-        where a line of text is a record, too."""
-        for index in range(max(0, len(self.results) - _RESULTS_MAX), len(self.results)):
-            result = self.results[index]
-            if trusted_only and not result.is_trusted:
-                continue
-            if index not in self._records:
-                self._records[index] = tuple(_iterate_records(result, index))
-            yield from self._records[index]
+    def records(self) -> Iterator[tuple[ResultRecord, SeenResult]]:
+        """Yield the records of the newest results; of a trusted one that is not structured, its lines."""
+        for result in self.results[-_RESULTS_MAX:]:
+            for record in _parse_records(result.content, is_trusted=result.is_trusted):
+                yield record, result
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
@@ -150,29 +153,36 @@ def _parse_json(text: str) -> object:
         return None
 
 
-def _iterate_records(result: SeenResult, index: int) -> Iterator[ResultRecord]:
-    value = _parse_json(result.content)
-    count = 0
-    for record in _iterate_objects(value, index, 0):
-        count += 1
-        if count > _RECORDS_MAX:
-            return
-        yield record
-    if not result.is_trusted or count:
-        return
+@lru_cache(maxsize=_PARSED_MAX)
+def _parse_records(content: str, *, is_trusted: bool) -> tuple[ResultRecord, ...]:
+    value = _parse_json(content)
+    records = tuple(islice(_iterate_objects(value, 0), _RECORDS_MAX))
+    if records or not is_trusted:
+        return records
     # a trusted result that is no object: its items or lines
-    items = value if isinstance(value, list) else result.content[:_RESULT_CHARS_MAX].splitlines()
+    items = value if isinstance(value, list) else content[:_RESULT_CHARS_MAX].splitlines()
     texts = [text for item in items[:_RECORDS_MAX] for text in iterate_texts(item) if text.strip()]
-    for text in texts:
-        yield ResultRecord("", (text[:FIELD_CHARS_MAX],), index)
+    return tuple(_build_record("", (text[:FIELD_CHARS_MAX],)) for text in texts)
 
 
-def _iterate_objects(value: object, index: int, depth: int) -> Iterator[ResultRecord]:
+def _build_record(id: str, texts: tuple[str, ...]) -> ResultRecord:
+    words = [words_of(re.sub(r"\.\w{1,5}$", "", text)) for text in texts]
+    return ResultRecord(
+        id,
+        texts,
+        frozenset(normalise_reader(text) for text in (*texts, id) if text),
+        frozenset(word for text in texts for word in words_of(text) if can_name(word)),
+        tuple(" ".join(name) for name in words if any(can_name(word) for word in name)),
+        frozenset(date for text in texts if len(text) <= _DATE_CHARS_MAX for date in find_dates(text)),
+    )
+
+
+def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
     if depth > _DEPTH_MAX:
         return
     if isinstance(value, list):
         for item in value:
-            yield from _iterate_objects(item, index, depth + 1)
+            yield from _iterate_objects(item, depth + 1)
     elif isinstance(value, dict):
         scalars = {key: item for key, item in value.items() if isinstance(item, str | int | float)}
         id_key = next((key for key in scalars if key.strip("_").lower() == "id"), "") or next(
@@ -184,9 +194,9 @@ def _iterate_objects(value: object, index: int, depth: int) -> Iterator[ResultRe
                 texts += [text for text in item if isinstance(text, str)]
         if scalars or texts:
             short = tuple(text for text in texts if len(text) <= FIELD_CHARS_MAX)
-            yield ResultRecord(str(scalars[id_key]) if id_key else "", short, index)
+            yield _build_record(str(scalars[id_key]) if id_key else "", short)
         for item in value.values():
-            yield from _iterate_objects(item, index, depth + 1)
+            yield from _iterate_objects(item, depth + 1)
 
 
 # --- for people ------------------------------------------------------------------------------------
