@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -116,6 +115,8 @@ def decode_text(data: bytes | None) -> str | None:
 
 def build_diff(old: str, new: str, context_lines: int) -> str:
     """Return a unified diff without its header. Lines are separated by `\\n` alone, so that it restores every byte."""
+    import difflib  # only questions need it
+
     lines = difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=context_lines)
     return "\n".join(list(lines)[2:])
 

@@ -145,8 +145,8 @@ def test_doctor_says_which_sandbox_is_in_force() -> None:
 def test_doctor_says_whether_commands_have_a_network() -> None:
     closed, opened = (health.check_sandbox(SandboxSettings(network=one), NOWHERE) for one in (False, True))
     if bubblewrap_problem() is None:
-        assert closed.message.endswith("without network access")
-        assert opened.message.endswith(", with network access")
+        assert ", without network access" in closed.message
+        assert ", with network access" in opened.message
     else:
         assert closed.verdict == opened.verdict == "warn"
         assert "every command needs approval" in closed.message

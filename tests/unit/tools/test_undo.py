@@ -358,7 +358,8 @@ async def test_a_file_that_is_edited_often_is_kept_once(tmp_path: Path) -> None:
 
 
 async def test_the_oldest_turns_are_dropped_beyond_the_workspaces_limit_and_after_a_week(tmp_path: Path) -> None:
-    world = UndoWorld(tmp_path, Limits(undo_workspace_bytes_max=2500))
+    world = UndoWorld(tmp_path, limits := Limits(undo_workspace_bytes_max=2500))
+    assert limits.undo_kept_s == 7 * 24 * 3600.0
     world.put("a", "x" * 1000)
     world.store._now_s = lambda: 100.0
     for turn in (1, 2, 3):
@@ -366,9 +367,9 @@ async def test_the_oldest_turns_are_dropped_beyond_the_workspaces_limit_and_afte
         await world.run("write", path="a", content=f"{turn}" * 1000)
         os.utime(f"{world.store.folder}/s/{turn}/log", (turn, turn))
     assert [one.turn for one in await world.undoing.list_turns("s")] == [3, 2]
-    world.store._now_s = lambda: 3 + 7 * 24 * 3600.0
+    world.store._now_s = lambda: 3 + limits.undo_kept_s
     assert [one.turn for one in await world.undoing.list_turns("s")] == [3]
-    world.store._now_s = lambda: 4 + 7 * 24 * 3600.0
+    world.store._now_s = lambda: 4 + limits.undo_kept_s
     assert await world.undoing.list_turns("s") == []
     assert not os.path.exists(f"{world.store.folder}/s/3")
 
