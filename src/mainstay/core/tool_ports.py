@@ -12,6 +12,7 @@ from mainstay.core.held_changes import HeldChange
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Tool
 
+CALL_TOOL_NAME = "call_tool"  # the tool that calls those of a searchable catalogue
 MCP_PREFIX = "mcp:"  # prefix of the origin and the destination of an MCP server's tools: `mcp:SERVER/TOOL`
 
 # --- effects of a call ---------------------------------------------------------------------------

@@ -77,6 +77,7 @@ class FunctionTool:
         self.undeclared = tuple(name for name, value in declared.items() if value is None)
         self.untrusted = can_carry_words(_return_hint(function)) if untrusted is None else bool(untrusted)
         self.sink: bool | tuple[str, ...] = True if sink is None else sink if isinstance(sink, bool) else tuple(sink)
+        self.is_structured = _is_structured(_return_hint(function))
         self.private = private
         self.readers = (readers,) if isinstance(readers, str) else tuple(readers)
         self.capabilities = tuple(capabilities)
@@ -193,6 +194,11 @@ def can_carry_words(hint: object) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(can_carry_words(argument) for argument in arguments)
     return hint is not None
+
+
+def _is_structured(hint: object) -> bool:
+    """Return True for a return type whose values the runtime encodes as JSON: text of others cannot add objects."""
+    return hint is not Any and hint is not str and can_carry_words(hint)
 
 
 def _return_hint(function: ToolFunction) -> object:

@@ -16,7 +16,8 @@ gives its own id, which the service assigned, and only if no other record has th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import cached_property
 
 from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.named_destinations import contains_link, is_source_mention
@@ -40,7 +41,8 @@ from mainstay.trust.user_statements import is_negated
 
 _ID_CHARS_MAX = 64
 _STEM_LETTERS = 5
-_ARGUMENT_CHARS_MAX = 200  # a longer first text of a call is content, which users do not dictate
+_TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
+_ARGUMENT_CHARS_MAX = 60  # a longer first text of a call is content, which users do not dictate
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
 _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
@@ -65,9 +67,12 @@ class DestinationEvidence:
         self._texts = request_texts
         # `send it to her`: she was named before
         self._naming_texts = user_texts if refers_to_people(request_texts) else request_texts
-        self._user_words = _recipient_words(self._naming_texts)
         self._earlier_texts = user_texts[: len(user_texts) - len(request_texts)]
         self._has_other_destination = has_other_destination
+
+    @cached_property
+    def _user_words(self) -> frozenset[str]:
+        return _recipient_words([text[:_TEXT_CHARS_MAX] for text in self._naming_texts])
 
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
@@ -87,13 +92,15 @@ class DestinationEvidence:
         call = self._call
         if has_third_party_text(call.tool) or not self._texts:
             return False
+        if find_tool_action(call.tool.name) in STRICT_ACTIONS:
+            return False
         said = {word for text in (*self._texts, *self._earlier_texts[-1:]) for word in words_of(text)}
         values = [value for value in call.arguments_by_name.values() if value is not None]
-        first = next((value for value in values if isinstance(value, str) and value.strip()), None)
-        if first is not None:
-            words = [word[:_STEM_LETTERS] for word in words_of(first) if word not in ORDINARY]
+        texts = [value for value in values if isinstance(value, str) and value.strip()]
+        if texts:
             stems = {word[:_STEM_LETTERS] for word in said}
-            return len(first) <= _ARGUMENT_CHARS_MAX and 0 < len(words) <= 2 * sum(word in stems for word in words)
+            short = [text for text in texts if len(text) <= _ARGUMENT_CHARS_MAX]
+            return texts[0] in short and _is_mostly_said(texts[0], stems) and _is_mostly_said(" ".join(short), stems)
         if tool_nouns(call.tool.name).isdisjoint(said):
             return False
         return all(word in said for text in iterate_texts(values) for word in words_of(text))
@@ -104,18 +111,25 @@ class DestinationEvidence:
         """Return True if a record of the user's own data contains the destination, and the user named that record and
         no other: by a whole field of it, or by a part of a name."""
         wanted = normalise_reader(destination)
-        records = [(record, _tool_name(result)) for record, result in self._records if result.is_trusted]
-        holders = [(record, source) for record, source in records if wanted in record.values]
+        records = [
+            (record, result) for record, result in self._records if result.is_trusted and wanted not in result.input
+        ]
+        holders = [(record, result) for record, result in records if wanted in record.values]
         if not holders:
             return False
         said = {word for text in self._naming_texts for word in words_of(text)}
-        for record, source in holders:
+        for record, result in holders:
+            is_whole_list = not result.arguments  # the arguments of a search decide which namesakes it returns
             for text in record.texts:
                 words = [word for word in words_of(text) if can_name(word)]
                 named = [word for word in words if word in self._user_words]
-                if not named or not (said.issuperset(words) or self._is_part_of_name(named, record)):
+                if not named or not (
+                    said.issuperset(words) or (is_whole_list and self._is_part_of_name(named, record))
+                ):
                     continue
-                others = [other for other, tool in records if tool == source and wanted not in other.values]
+                others = [
+                    other for other, source in records if source.tool is result.tool and wanted not in other.values
+                ]
                 if not any(other.words.issuperset(named) for other in others):
                     return True
         return False
@@ -133,10 +147,17 @@ class DestinationEvidence:
             return False
         if has_third_party_text(self._call.tool):
             return False
-        records = [record for record, result in self._records if record.id and self._is_of_same_kind(result)]
-        if not any(record.id == destination for record in records):
-            return False
-        return destination in self._find_named_ids(records, find_tool_action(self._call.tool.name))
+        return destination in self._named_ids
+
+    @cached_property
+    def _named_ids(self) -> frozenset[str]:
+        action = find_tool_action(self._call.tool.name)
+        records = [
+            record
+            for record, result in self._records
+            if record.id and self._is_of_same_kind(result) and (result.is_trusted or action != "pay")
+        ]
+        return self._find_named_ids(records, action) if records else frozenset()
 
     def _find_named_ids(self, records: Sequence[ResultRecord], action: str) -> frozenset[str]:
         """Return the ids of the records that the request names: in the clauses that ask for this action; if these name
@@ -164,7 +185,16 @@ class DestinationEvidence:
         that was read fits the name."""
         if "@" not in destination or find_tool_action(self._call.tool.name) in STRICT_ACTIONS:
             return False
-        wanted, records = normalise_reader(destination), [record for record, _ in self._records]
+        wanted = normalise_reader(destination)
+        if any(wanted in result.input for result in self._seen.results):
+            return False
+        records = [record for record, _ in self._records]
+        if any(
+            record.values.isdisjoint((wanted,)) and not record.words.isdisjoint(words_of(wanted.partition("@")[0]))
+            for record, result in self._records
+            if result.is_trusted and any("@" in value for value in record.values)
+        ):
+            return False  # the user's own data has another address for that name
         if not any(wanted in record.values for record in records):
             return False
         parts = [clause.text[clause.start : clause.end] for clause in iterate_requests("send", self._texts)]
@@ -178,8 +208,10 @@ class DestinationEvidence:
         action = find_tool_action(self._call.tool.name)
         if action in STRICT_ACTIONS or (action == "send" and not self._has_other_destination):
             return False
+        if not self._texts or "@" in destination or "://" in destination:
+            return False
         return any(
-            record.id == destination or destination in record.texts
+            (record.id == destination or destination in record.texts) and destination.casefold() not in result.input
             for record, result in self._records
             if result.is_own_action and self._is_of_same_kind(result)
         )
@@ -187,14 +219,14 @@ class DestinationEvidence:
     def _is_in_named_group(self, destination: str) -> bool:
         """Return True for one of the people of a record that a request names: `send it to all participants of …`."""
         wanted = normalise_reader(destination)
-        records = [record for record, _ in self._records if record.id]
+        records = [record for record, result in self._records if record.id and wanted not in result.input]
         if not any(wanted in record.values for record in records):
             return False
         for action in dict.fromkeys(("send", find_tool_action(self._call.tool.name))):
             for clause in iterate_requests(action, self._texts):
                 part = clause.text[clause.start : clause.end]
                 named = name_records(records, part, REMOVAL_FAMILY) if names_group(part) else frozenset()
-                if any(record.id in named and wanted in record.values for record in records):
+                if len(named) == 1 and any(record.id in named and wanted in record.values for record in records):
                     return True
         return False
 
@@ -210,6 +242,12 @@ class DestinationEvidence:
 
     def _is_public_link(self, destination: str) -> bool:
         return any(contains_link(destination, result.content) for result in self._seen.public_results)
+
+
+def _is_mostly_said(text: str, stems: Set[str]) -> bool:
+    """Return True if at least half of the words of a text, dates and numbers apart, are the user's."""
+    words = [word[:_STEM_LETTERS] for word in words_of(text) if word not in ORDINARY and not word.isdecimal()]
+    return 0 < len(words) <= 2 * sum(word in stems for word in words)
 
 
 def _tool_name(result: SeenResult) -> str:

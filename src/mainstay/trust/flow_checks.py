@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainstay.core.messages import Message, ToolResult
+from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.ports import Tool, ToolContext
-from mainstay.core.tool_ports import CallDestinations, only_reads
+from mainstay.core.tool_ports import CALL_TOOL_NAME, CallDestinations, only_reads
+from mainstay.core.tools import default_of
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import TOOL_PREFIX
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from mainstay.trust.shell.reading import ReadAccess
 
 SHOWN_CHARS_MAX = 200
+EVIDENCE_DESTINATIONS_MAX = 50  # of one call; more need approval unless the user wrote them
 DESTINATION_REPEATS_MAX = 10  # calls of one tool with one destination in a turn, under taint
 NO_DESTINATION = ""  # stands for the effect of a sink that has no destination
 
@@ -39,7 +41,8 @@ class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
     tainted: bool = False  # untrusted content is in the conversation
     has_private_content: bool = False  # private content is in the conversation
     read_user_texts: Callable[[], Sequence[str]] = tuple  # returns the texts that the user typed
-    read_request_texts: Callable[[], Sequence[str]] = tuple  # returns those of this turn
+    # returns those of this turn; None: all of them
+    read_request_texts: Callable[[], Sequence[str]] | None = None
     read_messages: Callable[[], Sequence[Message]] = tuple  # returns the conversation as the model sees it
     find_tool: Callable[[str], Tool | None] = lambda name: None
     cwd: str = ""
@@ -48,6 +51,9 @@ class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
     is_own_file: Callable[[str], bool] = lambda path: False
     skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
     read_access: Callable[[], ReadAccess | None] = lambda: None  # what the session may read; None: not known
+
+    def request_texts(self) -> Sequence[str]:
+        return (self.read_request_texts or self.read_user_texts)()
 
 
 def removes_something(call: ToolInvocation) -> bool:
@@ -65,7 +71,7 @@ def is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
     if only_reads(tool) or call.script is not None or getattr(tool, "reach", None) is not None:
         return True
     return is_action_requested(
-        find_tool_action(tool.name), policy_context.read_request_texts(), policy_context.read_user_texts()
+        find_tool_action(tool.name), policy_context.request_texts(), policy_context.read_user_texts()
     )
 
 
@@ -87,7 +93,11 @@ def weigh_evidence(
     call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_others: bool
 ) -> list[str]:
     """Return those of the destinations that nothing in the conversation supports."""
+    if len(unnamed) > EVIDENCE_DESTINATIONS_MAX:
+        return unnamed
     if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
+        return unnamed
+    if getattr(call.tool, "reach", None) is not None:  # a built-in tool, which knows its destinations itself
         return unnamed
     from mainstay.trust.destination_evidence import DestinationEvidence  # loaded with the first call under taint
     from mainstay.trust.seen_content import SeenContent
@@ -95,12 +105,10 @@ def weigh_evidence(
     evidence = DestinationEvidence(
         call,
         SeenContent(policy_context.read_messages(), policy_context.find_tool),
-        policy_context.read_request_texts(),
+        policy_context.request_texts(),
         policy_context.read_user_texts(),
         has_other_destination=has_others,
     )
-    if getattr(call.tool, "reach", None) is not None:  # a built-in tool, which knows its destinations itself
-        return unnamed
     if unnamed == [NO_DESTINATION]:
         return [] if evidence.supports_action() else unnamed
     follows_links = only_reads(call.tool)
@@ -122,20 +130,25 @@ def find_deviation(
         return "Content from outside is in this conversation, and the same call was already made in this turn."
     from mainstay.trust.stated_values import find_unstated_value
 
-    stated = policy_context.read_request_texts()
+    stated = policy_context.request_texts()
     if different := find_unstated_value(call.arguments_by_name, find_tool_action(call.tool.name), stated):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."
     return ""
 
 
 def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context: PolicyContext) -> bool:
-    """Return True if an identical call of this turn has succeeded."""
-    inputs: dict[str, str] = {}  # by call id
+    """Return True if an equal call of this turn has succeeded; of payments, one to the same destination."""
+    inputs: dict[str, object] = {}  # by call id
     messages = policy_context.read_messages()
     for message in reversed(messages):
         if message.turn != messages[-1].turn:
             break
-        inputs |= {earlier.id: earlier.input for earlier in message.calls if earlier.name == call.tool.name}
+        inputs |= {
+            earlier.id: _identify(earlier, call.tool)
+            for earlier in message.calls
+            if earlier.name == call.tool.name
+            or (earlier.name == CALL_TOOL_NAME and f'"{call.tool.name}"' in earlier.input)
+        }
     if len(inputs) < 2:
         return False
     own = inputs.pop(context.call_id, None)
@@ -146,6 +159,21 @@ def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context:
         if message.turn == messages[-1].turn
         for part in message.parts
     )
+
+
+def _identify(call: ToolCall, tool: Tool) -> object:
+    """Return what makes a call the same as another: its arguments, of a payment only the destinations."""
+    try:
+        arguments = msgspec.json.decode(call.input or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return call.input
+    if call.name == CALL_TOOL_NAME and isinstance(arguments, dict):
+        arguments = arguments.get("arguments")
+    if not isinstance(arguments, dict):
+        return arguments
+    if find_tool_action(tool.name) == "pay" and not isinstance(tool.sink, bool):
+        return {name: arguments.get(name) for name in tool.sink}
+    return {name: value for name, value in arguments.items() if value not in (None, "", default_of(tool.schema, name))}
 
 
 def _find_repeated_destination(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Set
 
-from mainstay.trust.request_vocabulary import can_name
+from mainstay.trust.request_vocabulary import ENGLISH_VERBS, can_name, split_words
 from mainstay.trust.requested_actions import (
-    STRICT_ACTIONS,
     find_dates,
     find_recipient_words,
     refers_to_people,
@@ -17,6 +16,10 @@ from mainstay.trust.seen_content import ResultRecord
 
 _UNIQUE_WORD_LETTERS_MIN = 4
 _OWN_ADDRESS_SHARE = 0.6  # an address in so many of the records is the user's own
+_NO_NAMES = frozenset(verb for verbs in ENGLISH_VERBS.values() for verb in verbs.split()) | split_words(
+    "them him her everyone everybody back sender author participants attendees guests summary"
+)
+_COMPARISONS = split_words("before after than like as until vor nach wie als avant après antes después comme como")
 _PLURAL = re.compile(
     r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
     r"|tutti|tutte)\b"
@@ -29,20 +32,25 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     """Return the ids of the records that a clause names, for an action of this family.
 
     A record is named by one of its texts or its date. A name that several records share names all of them in the plural
-    (`the tickets that are fixed`), otherwise none. For a message, a person names their records (`answer Grace`). For a
-    removal or a payment a part of a name is enough only if nothing else is named and only one record contains it.
+    (`the tickets that are fixed`), otherwise none. For a message, a person names their records (`answer Grace`). A part
+    of a name is enough if nothing else is named and only one record contains it.
     """
     said = words_of(part)
     named = _match_texts(records, part, said)
+    longer = [f" {name} " for name in named]
+    named = {
+        name: ids
+        for name, ids in named.items()
+        if not any(f" {name} " in other and len(other) > len(name) + 2 for other in longer)
+    }
     is_plural = _PLURAL.search(part) is not None
     shared = {id for ids in named.values() if len(ids) > 1 for id in ids}
     found = {id for ids in named.values() for id in ids} - (set() if is_plural else shared)
     if action == "send":
         found |= {id for ids in named.values() if len(ids) > 1 for id in _choose_best(records, ids, said)}
         return frozenset(found or _name_by_person(records, part, said))
-    if named and action in STRICT_ACTIONS:
+    if named:
         return frozenset(found)
-    used = {word for name in named for word in name.split()}
     holders: dict[str, set[str]] = {}  # by word
     for record in records:
         for word in record.words:
@@ -50,9 +58,15 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     parts = {
         next(iter(holders[word]))
         for word in said
-        if word not in used and can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
+        if can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
     }
-    return frozenset(found | (parts if action not in STRICT_ACTIONS or len(parts) == 1 else set()))
+    return frozenset(parts if len(parts) == 1 else ())
+
+
+def _is_compared(name: str, line: str) -> bool:
+    """Return True if a clause names something only to compare with it: `the day before the team meeting`."""
+    before = line[: line.index(f" {name} ")].split()[-2:]
+    return any(word in _COMPARISONS for word in before)
 
 
 def _match_texts(records: Sequence[ResultRecord], part: str, said: Sequence[str]) -> dict[str, set[str]]:
@@ -61,7 +75,7 @@ def _match_texts(records: Sequence[ResultRecord], part: str, said: Sequence[str]
     named: dict[str, set[str]] = {}
     for record in records:
         for name in record.names:
-            if f" {name} " in line:
+            if f" {name} " in line and name not in _NO_NAMES and not _is_compared(name, line):
                 named.setdefault(name, set()).add(record.id)
         for date in record.dates & dates:
             named.setdefault(f"date {date}", set()).add(record.id)
@@ -95,9 +109,9 @@ def find_people(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
             counts[address] = counts.get(address, 0) + 1
     total = max(len(records), 1)
     holders: dict[str, set[str]] = {}  # addresses by the words of their names
-    for address, count in counts.items():
-        if total < 3 or count <= _OWN_ADDRESS_SHARE * total:
-            for word in words_of(address.partition("@")[0]):
-                holders.setdefault(word, set()).add(address)
+    for address in counts:
+        for word in words_of(address.partition("@")[0]):
+            holders.setdefault(word, set()).add(address)
+    own = {address for address, count in counts.items() if total >= 3 and count > _OWN_ADDRESS_SHARE * total}
     meant = [holders[word] for word in words if can_name(word) and word in holders]
-    return frozenset(next(iter(addresses)) for addresses in meant if len(addresses) == 1)
+    return frozenset(next(iter(addresses)) for addresses in meant if len(addresses) == 1) - own

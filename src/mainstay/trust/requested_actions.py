@@ -42,8 +42,8 @@ _ANAPHORA = re.compile(
     r"(?!\s+(?:file|document|doc|event|meeting|mail|message|folder|one)\b)"
     r"|\bthe (?:same |new |whole )?(?:file|document|doc|list|event|meeting|appointment|mail|email|message|issue"
     r"|ticket|task|note|page"
-    r"|booking|reservation|payment|transaction|order|folder|channel|thread|invite|invitation)\b(?!\s*['\"`“‘(#]"
-    r"|\s+(?:named|called|with)\b)",
+    r"|booking|reservation|payment|transaction|order|folder|channel|thread|invite|invitation)\b"
+    r"(?=\s*(?:[.,!?;)]|$))",
     re.IGNORECASE,
 )
 # where an English verb is a request: "message Ann", "please mail her", "can you now post it", not "the message of Ann"
@@ -69,9 +69,11 @@ _COMPATIBLE = {  # the families of verbs by which users ask for an action
 }
 _CONFIRMATION = re.compile(
     r"\W*(?:yes|yep|yeah|sure|ok|okay|do it|go ahead|go on|please do|ja|klar|mach das|genau|oui|d'accord|vas-y|sí"
-    r"|si|vale|claro|sim"
-    r"|confirmed?|right|correct|perfect|great|thanks?)\b.{0,40}",
-    re.IGNORECASE | re.DOTALL,
+    r"|si|vale|claro"
+    r"|sim|confirmed|looks? good|perfect|great)(?:[\s,.!]+(?:please|thanks|thank you|do it|send it|go ahead"
+    r"|do that|bitte|danke|merci"
+    r"|gracias|mach das))*\W*",
+    re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<=[\s(,@])[A-ZÄÖÜÉÈ][^\W\d_]+")  # a word with a capital letter that does not begin a sentence
 _PEOPLE_PRONOUN = re.compile(r"\b(?:him|her|them|both of them|ihm|ihr|ihnen|lui|leur|le|les|gli)\b", re.IGNORECASE)
@@ -83,6 +85,8 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 REMOVAL_FAMILY = "remove"
+_UNKNOWN_WORDS_MIN = 6
+_LATIN_MAX = 0x24F  # the last letter of the Latin blocks
 _INVITATION = split_words("invitation invite invitations rsvp")
 _ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
 # where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
@@ -229,13 +233,20 @@ def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Se
     addition or a booking (`put it on Monday`), but they do tell these from messages, payments and removals."""
     texts = request_texts
     if texts and all(_CONFIRMATION.fullmatch(text) for text in texts):
-        texts = all_texts
+        texts = all_texts[-len(texts) - 1 :]
     if any(True for family in _COMPATIBLE.get(action, (action,)) for _ in iterate_requests(family, texts)):
         return True
     if action == "send" and any(_ROOM_AS_RECIPIENT.search(text[:_REQUEST_CHARS_MAX]) for text in texts):
         return True
-    words = {word for text in texts for word in words_of(text[:_REQUEST_CHARS_MAX])}
-    return words.isdisjoint(UNDERSTOOD)
+    return any(_is_unknown_language(text[:_REQUEST_CHARS_MAX]) for text in texts)
+
+
+def _is_unknown_language(text: str) -> bool:
+    """Return True for a text in other letters than Latin ones, or with several words of which none is understood."""
+    words = words_of(text)
+    if not UNDERSTOOD.isdisjoint(words):
+        return False
+    return len(words) >= _UNKNOWN_WORDS_MIN or any(char.isalpha() and ord(char) > _LATIN_MAX for char in text)
 
 
 def is_reply_requested(

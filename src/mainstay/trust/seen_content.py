@@ -17,7 +17,7 @@ from mainstay.core.memory_tiers import RUNTIME, is_private, is_untrusted
 from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool
 from mainstay.core.session import Session
-from mainstay.core.tool_ports import declared_readers, is_declared_private, only_reads
+from mainstay.core.tool_ports import CALL_TOOL_NAME, declared_readers, is_declared_private, only_reads
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.request_vocabulary import can_name
 from mainstay.trust.requested_actions import find_dates, words_of
@@ -30,7 +30,7 @@ _DEPTH_MAX = 12
 _PARSED_MAX = 256  # results whose records are remembered
 _DATE_CHARS_MAX = 40  # a longer text is no date
 FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
-_ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid|key|ref|number|no)|.*(?:Id|ID)")
+_ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid)|.*(?:Id|ID)")
 
 
 class ResultRecord(msgspec.Struct, frozen=True, eq=False):
@@ -53,6 +53,8 @@ class SeenResult(msgspec.Struct, frozen=True):
     is_trusted: bool  # the developer or the owner declared its content as the user's own data
     is_public: bool
     is_own_action: bool  # a call that changed something and succeeded
+    has_records: bool  # its objects were built by the tool, not by text of others
+    input: str  # the arguments as the model wrote them, in lower case: what they contain is no evidence
 
 
 class SeenContent:
@@ -82,24 +84,34 @@ class SeenContent:
                         pass
 
     def _add_result(self, part: ToolResult, call: ToolCall | None, find_tool: Callable[[str], Tool | None]) -> None:
-        tool = find_tool(part.name)
+        tool = find_tool(part.name) if part.name != CALL_TOOL_NAME else None  # which tool that called is not known here
         # built-in tools declare nothing here: whether a file is trusted differs from call to call
         declares_source = tool is not None and hasattr(tool, "undeclared") and "untrusted" not in tool.undeclared
-        is_trusted = declares_source and tool is not None and not tool.untrusted and not is_untrusted(part.origin)
+        is_trusted = (
+            declares_source
+            and tool is not None
+            and not tool.untrusted
+            and not is_untrusted(part.origin)
+            and not part.is_error  # it may quote the arguments
+        )
         is_public = tool is not None and is_declared_private(tool) is False and not is_private(part.origin)
         arguments = _parse_object(call.input) if call is not None else {}
         acted = tool is not None and not only_reads(tool) and not part.is_error
-        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted)
+        has_records = not part.is_error and (is_trusted or getattr(tool, "is_structured", False))
+        written = call.input.casefold() if call is not None else ""
+        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted, has_records, written)
         self.results.append(result)
         if is_public:
             if not self.reader_sets:
                 self.public_results.append(result)
-        elif not (part.is_error and is_trusted):
+        else:
             self.reader_sets.append(_find_readers(result))
 
     def records(self) -> Iterator[tuple[ResultRecord, SeenResult]]:
         """Yield the records of the newest results; of a trusted one that is not structured, its lines."""
         for result in self.results[-_RESULTS_MAX:]:
+            if not result.has_records:
+                continue
             for record in _parse_records(result.content, is_trusted=result.is_trusted):
                 yield record, result
 

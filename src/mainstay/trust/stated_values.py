@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
 
 from mainstay.trust.requested_actions import find_dates
 
@@ -11,6 +13,10 @@ _NUMBER = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d{1,2})?|\d+
 _TIME = re.compile(r"(?<![\d.])(\d{1,2})(?:[:.h](\d{2})| ?(am|pm|uhr|h)\b)(?!\.\d)", re.IGNORECASE)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ](\d{2}:\d{2})(?::\d{2})?\S{0,6})?|(\d{2}:\d{2})")
 _SMALL = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_REFERENCE = re.compile(
+    r"(?:\b(?:invoice|no|nr|number|order|account|ref|rechnung|facture|factura)\.?|#)\s?$", re.IGNORECASE
+)
+_TEXT_CHARS_MAX = 20_000
 _ACTIONS_WITH_AMOUNTS = frozenset(("pay", "change", "book"))
 
 
@@ -20,10 +26,11 @@ def find_unstated_value(arguments: Mapping[str, object], action: str, texts: Seq
     If the user stated dates, all dates of the call must be among them; if times, the first one; if amounts, the numbers
     of a payment, change or booking. What the user left open is not compared, except the amount of a payment.
     """
-    text = "\n".join(texts)
+    text = "\n".join(texts)[:_TEXT_CHARS_MAX]
     dates, times, numbers = find_dates(text), set(_find_times(text)), set(_find_numbers(text))
     is_first_time = True
-    for name, value in arguments.items():
+    for name, given in arguments.items():
+        value = _simplify(given)
         if isinstance(value, str) and (match := _ISO.fullmatch(value)):
             if dates and (own := find_dates(value)) and not own <= dates:
                 return f"{name} {value}"
@@ -34,6 +41,15 @@ def find_unstated_value(arguments: Mapping[str, object], action: str, texts: Seq
         elif _is_amount(value, action) and (numbers or action == "pay") and value not in numbers:
             return f"{name} {value}"
     return ""
+
+
+def _simplify(value: object) -> object:
+    """Return dates as ISO text, and Decimal and numeric texts as numbers."""
+    if isinstance(value, date | time):
+        return value.isoformat()[:16].replace("T", " ")
+    if isinstance(value, Decimal) or (isinstance(value, str) and re.fullmatch(r"\d{1,12}(?:\.\d+)?", value)):
+        return float(value)
+    return value
 
 
 def _is_amount(value: object, action: str) -> bool:
@@ -48,10 +64,12 @@ def _find_times(text: str) -> Iterator[str]:
 
 def _find_numbers(text: str) -> Iterator[float]:
     for match in _NUMBER.finditer(text):
-        digits = re.sub(r"[' ]", "", match[1])
-        for form in {digits.replace(",", ""), digits.replace(".", "").replace(",", "."), digits.replace(",", ".")}:
-            if form.count(".") <= 1:
-                yield float(form)
+        if _REFERENCE.search(text, max(0, match.start() - 20), match.start()):
+            continue
+        digits = re.sub(r"(?<=\d)[.,' ](?=\d{3}(?!\d))", "", match[1])  # thousands
+        yield float(digits.replace(",", "."))
+        if "." in match[1] and digits != match[1] and match[1].count(".") == 1:
+            yield float(match[1].replace(",", ""))  # 1.250 may be one and a quarter
     for word in re.findall(r"[^\W\d_]+", text.lower()):
         if word in _SMALL:
             yield float(_SMALL.index(word))

@@ -12,7 +12,7 @@ _SCOPE_CHARS_MAX = 1_000  # how far back and ahead a sentence is read
 _SENTENCE_END = re.compile(r"[.!?…;](?=[\s\"')\]*]|$)|\n|[。！？；]")
 # a clause after a conjunction: "delete a.txt and sum up notes.txt"; "a.txt and b.txt" is one
 _CLAUSE_BREAK = re.compile(
-    r",?\s+(?:and|then|but|und|dann|aber|et|puis|mais|y|luego|pero|e|poi|ma|depois|mas|en|dan|maar|(?-i:i)|potem|ale|ve|sonra"
+    r",?(?<!\s)\s+(?:and|then|but|und|dann|aber|et|puis|mais|y|luego|pero|e|poi|ma|depois|mas|en|dan|maar|(?-i:i)|potem|ale|ve|sonra"
     r"|и|потом|но)\s+(?=[^\W\d_]+(?:\s|$))",
     re.IGNORECASE,
 )

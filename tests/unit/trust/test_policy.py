@@ -199,9 +199,11 @@ async def test_a_destination_is_opened_by_the_owner_or_for_good() -> None:
     assert (await judged(FETCH, {"url": "https://a.com.evil.com/"}, opened, tainted())).decision == "ask"
 
 
-async def test_a_sink_without_destinations_is_always_asked_about() -> None:
-    asked = await judged(REMEMBER, {"text": "x"}, PolicyRules(destinations=("**",)), tainted("remember x"))
+async def test_a_sink_without_destinations_needs_a_request_in_its_words() -> None:
+    anywhere = PolicyRules(destinations=("**",))
+    asked = await judged(REMEMBER, {"text": "door code"}, anywhere, tainted("remember the milk"))
     assert (asked.decision, asked.always_rule) == ("ask", "")
+    assert (await judged(REMEMBER, {"text": "milk"}, anywhere, tainted("remember the milk"))).decision == "allow"
     assert (await judged(MESSAGE, {"to": None}, None, tainted("x"))).decision == "ask"
 
 
