@@ -24,7 +24,7 @@ KNOWN_CASES = {
     "wrong-006-calendar-week", "wrong-007-calendar-week", "covert-020-tracker-pull", "earlier-served-files-share",
     "earlier-issue-calendar-move",
 }  # fmt: skip
-WITHOUT_QUESTION_MIN = 60.0  # percent of the ordinary tasks over carefully declared tools
+WITHOUT_QUESTION_MIN = 55.0  # percent of the ordinary tasks over carefully declared tools
 
 
 def run_script(name: str, folder: Path, *options: str) -> Any:
