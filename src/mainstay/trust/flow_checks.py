@@ -14,7 +14,7 @@ from mainstay.core.tools import default_of
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import TOOL_PREFIX
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
-from mainstay.trust.requested_actions import REMOVAL_FAMILY, find_tool_action, is_action_requested
+from mainstay.trust.requested_actions import READING, REMOVAL_FAMILY, find_tool_action, is_action_requested
 from mainstay.trust.tool_invocation import ToolInvocation
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ def is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
     tool = call.tool
     if only_reads(tool) or call.script is not None or getattr(tool, "reach", None) is not None:
         return True
-    return is_action_requested(
-        find_tool_action(tool.name), policy_context.request_texts(), policy_context.read_user_texts()
+    action = find_tool_action(tool.name)
+    return action == READING or is_action_requested(
+        action, policy_context.request_texts(), policy_context.read_user_texts()
     )
 
 

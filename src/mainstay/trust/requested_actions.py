@@ -85,6 +85,11 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 
 REMOVAL_FAMILY = "remove"
+READING = "read"  # the action of a tool that is named for reading, whatever its effect is declared to be
+_READING_VERBS = split_words(
+    "get fetch read open download search list find look lookup browse view show check query load retrieve describe"
+    " count visit crawl scrape"
+)
 _UNKNOWN_WORDS_MIN = 6
 _LATIN_MAX = 0x24F  # the last letter of the Latin blocks
 _INVITATION = split_words("invitation invite invitations rsvp")
@@ -154,9 +159,12 @@ def words_of(text: str) -> list[str]:
 
 @lru_cache(maxsize=512)
 def find_tool_action(tool_name: str) -> str:
-    """Return the family of the first verb in a tool's name; the first word itself if no family has it."""
+    """Return the family of the first verb in a tool's name, the first word itself if no family has it, and `read` if
+    the tool is named for reading."""
     name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])
     words = words_of(name)
+    if words and words[0] in _READING_VERBS:
+        return READING
     if "send" in words and not MONEY.isdisjoint(words):
         return "pay"
     if not _INVITATION.isdisjoint(words) and words[0] in ("respond", "reply", "answer", "accept", "rsvp"):

@@ -453,7 +453,7 @@ def test_what_is_removed_is_named_in_the_clause_that_asks_for_it(text: str, is_n
 def test_a_tool_name_tells_the_action() -> None:
     actions = {
         "send_email": "send", "send_money": "pay", "reschedule_calendar_event": "change", "deleteFile": "remove",
-        "tracker__create_issue": "create", "reserve_hotel": "book", "get_balance": "get",
+        "tracker__create_issue": "create", "reserve_hotel": "book", "get_balance": "read",
     }  # fmt: skip
     assert {name: find_tool_action(name) for name in actions} == actions
 
