@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from mainstay.core.outcome import Reply
 from mainstay.lane.approvals import PendingApproval
@@ -22,10 +24,18 @@ class AgentApprovals:
         return await self._execute(operations.ListApprovals())
 
     async def approve(
-        self, id: str, *, input: str | None = None, always: bool = False, by: str = "", wait: bool = True
+        self,
+        id: str,
+        *,
+        input: str | Mapping[str, object] | None = None,
+        always: bool = False,
+        by: str = "",
+        wait: bool = True,
     ) -> Reply | None:
-        """Let exactly this call run; `input` are other arguments (JSON) to run it with, `always` allows calls of this
-        kind from now on. Returns the turn's reply, or None at once with `wait=False`."""
+        """Let exactly this call run; `input` are other arguments (a mapping, or JSON text) to run it with, `always`
+        allows calls of this kind from now on. Returns the turn's reply, or None at once with `wait=False`."""
+        if isinstance(input, Mapping):
+            input = msgspec.json.encode(input).decode()
         request = operations.Approve(id=id, input=input, always=always, by=by, wait=wait)
         return (await self._execute(request)).reply
 

@@ -76,7 +76,6 @@ class FunctionTool:
         declared: dict[str, object] = {"untrusted": untrusted, "sink": sink}
         self.undeclared = tuple(name for name, value in declared.items() if value is None)
         self.untrusted = can_carry_words(_return_hint(function)) if untrusted is None else bool(untrusted)
-        self.sink: bool | tuple[str, ...] = True if sink is None else sink if isinstance(sink, bool) else tuple(sink)
         self.is_structured = _is_structured(_return_hint(function))
         self.private = private
         self.readers = (readers,) if isinstance(readers, str) else tuple(readers)
@@ -86,6 +85,8 @@ class FunctionTool:
         summary, about = _read_docstring(function)
         self.description = description or summary
         self._arguments, self._context_name = _argument_struct(self.name, function, about)
+        _check_declarations(self.name, untrusted, sink, private, self._arguments.__struct_fields__)
+        self.sink: bool | tuple[str, ...] = True if sink is None else sink if isinstance(sink, bool) else tuple(sink)
         self._decode = msgspec.json.Decoder(self._arguments, dec_hook=_decode_pydantic).decode
         self.schema = _struct_schema(self._arguments)
 
@@ -174,6 +175,23 @@ def render_result(value: object) -> str:
     if value is None:
         return ""
     return _encode_json(value).decode()
+
+
+def _check_declarations(name: str, untrusted: object, sink: object, private: object, parameters: Sequence[str]) -> None:
+    """Raise ToolDefinitionError for a declaration that would not mean what it says."""
+    for field, value in (("untrusted", untrusted), ("private", private)):
+        if value is not None and not isinstance(value, bool):
+            raise ToolDefinitionError(f"tool {name}: {field}={value!r} must be True or False")
+    if sink is None or isinstance(sink, bool):
+        return
+    names = list(sink) if isinstance(sink, Sequence) and not isinstance(sink, str) else []
+    if not names or not all(isinstance(one, str) for one in names):
+        raise ToolDefinitionError(
+            f"tool {name}: sink={sink!r} must be True, False, or a list of the parameters that are destinations"
+        )
+    if unknown := [one for one in names if one not in parameters]:
+        listed = ", ".join(parameters) or "none"
+        raise ToolDefinitionError(f"tool {name}: sink names {unknown[0]!r}, which is no parameter; it has: {listed}")
 
 
 # --- results -------------------------------------------------------------------------------------

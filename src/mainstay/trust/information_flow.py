@@ -52,7 +52,7 @@ def compute_reach(tool: Tool, arguments: object, context: ToolContext) -> CallDe
                 description=f"calls {tool.name} with arguments that it cannot interpret",
             )
         return reach
-    if not tool.sink:
+    if tool.sink is False:  # an empty list names no destination, but is no statement that there is none
         return CallDestinations()
     if "sink" in undeclared_fields(tool):
         return CallDestinations(sink=True, leaves_workspace=True, destinations=(f"{TOOL_PREFIX}{tool.name}",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import re
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ from support.policy_world import BOXED, context, tainted
 from mainstay import Agent, Answered, Config, Paused, tool
 from mainstay.config.loader import load_config
 from mainstay.config.schema import ToolSettings
-from mainstay.core.errors import ConfigError
+from mainstay.core.errors import ConfigError, ToolDefinitionError
 from mainstay.core.tools import FunctionTool, can_carry_words
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.trust.policy import Policy, PolicyContext
@@ -286,3 +287,23 @@ async def test_a_sub_agent_is_refused_because_it_has_nobody_to_ask() -> None:
         send, {"to": "a@b.c", "text": "x"}, context(), sub_agent_context()
     )
     assert verdict.decision == "deny"
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ({"sink": []}, "must be True, False, or a list"),
+        ({"sink": "to"}, "must be True, False, or a list"),
+        ({"sink": [1]}, "must be True, False, or a list"),
+        ({"sink": ["nope"]}, "no parameter; it has: to, text"),
+        ({"sink": 0}, "must be True, False, or a list"),
+        ({"untrusted": "yes"}, "must be True or False"),
+        ({"private": 1}, "must be True or False"),
+    ],
+)
+def test_a_declaration_that_would_not_mean_what_it_says_is_refused(declared: dict[str, Any], says: str) -> None:
+    def send(to: str, text: str) -> str:
+        return ""
+
+    with pytest.raises(ToolDefinitionError, match=re.escape(says)):
+        FunctionTool(send, **declared)

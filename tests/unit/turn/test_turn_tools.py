@@ -485,7 +485,7 @@ async def test_a_cancelled_call_is_told_so() -> None:
 
 
 def test_a_schema_comes_from_the_type_hints_and_the_docstring() -> None:
-    @tool(effect="pure", timeout_s=5, untrusted=True, sink=["to"], capabilities=["fs.read"])
+    @tool(effect="pure", timeout_s=5, untrusted=True, sink=["query"], capabilities=["fs.read"])
     def search(query: str, limit: int = 20, *, tags: list[str] | None = None) -> str:
         """Search the archive.
 
@@ -510,7 +510,7 @@ def test_a_schema_comes_from_the_type_hints_and_the_docstring() -> None:
         "additionalProperties": False,
     }
     assert (search.effect, search.timeout_s, search.untrusted) == ("pure", 5, True)
-    assert (search.sink, search.capabilities) == (("to",), ("fs.read",))
+    assert (search.sink, search.capabilities) == (("query",), ("fs.read",))
     assert search("still a function") == "still a function"
 
 
