@@ -27,7 +27,7 @@ from support.chat_tty import CTRL_D, MARK, Drawn  # noqa: E402
 from support.cli_support import Command  # noqa: E402
 from support.example_model import ExampleModel, Messages, Said  # noqa: E402
 
-from mainstay.cli.chat.glyphs import SPINNER  # noqa: E402
+from mainstay.terminal.glyphs import SPINNER  # noqa: E402
 
 ROWS, COLUMNS = 30, 92
 CELL_W, CELL_H, SIZE, EDGE, BAR = 8.0, 18.0, 13.3, 14.0, 30.0

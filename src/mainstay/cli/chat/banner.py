@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mainstay import __version__
 from mainstay.cli.chat.chat_session import ChatSession
-from mainstay.cli.chat.formatters import StyledLine
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
+from mainstay.terminal.formatters import StyledLine
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 TITLE_CHARS_MAX = 60

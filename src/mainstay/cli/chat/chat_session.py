@@ -13,13 +13,13 @@ from pathlib import Path
 from mainstay.agent.agent import Agent
 from mainstay.agent.client import AgentClient
 from mainstay.agent.model_providers import ModelProviders
-from mainstay.cli.chat.approval_formatter import ALWAYS_WORDS, NO_WORDS, YES_WORDS
-from mainstay.cli.chat.tool_calls import ToolCallLog
 from mainstay.cli.commands.agent_setup import AgentSetup, apply_requested_model, build_session_name, set_working_folder
 from mainstay.core.errors import AgentClosed, MainstayError, SessionUnknown
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, Event, TurnEnded, TurnStarted
 from mainstay.core.ports import SessionInfo
 from mainstay.providers.registry import runs_in_process
+from mainstay.terminal.approval_formatter import ALWAYS_WORDS, NO_WORDS, YES_WORDS
+from mainstay.terminal.tool_calls import ToolCallLog
 from mainstay.trust.pasted_texts import PastedTexts
 
 LAST_SESSION_FILE = "chat.json"
@@ -164,12 +164,14 @@ class ChatSession:
         return True
 
     def expand_answer(self, text: str) -> str:
-        """Return the command that an answer to `/undo` stands for; any other text as it is."""
+        """Return the command that an answer to `/undo` stands for (what is neither yes nor no cancels it); any other
+        text as it is."""
         turn, word = self.shown_undo_turn, text.strip().lower()
         if not text.startswith("/undo"):
             self.shown_undo_turn = 0
-        is_answer = turn and self.pending_approval is None and word in YES_WORDS | NO_WORDS
-        return f"/undo {turn} {word}" if is_answer else text
+        if not turn or self.pending_approval is not None or not word or text.lstrip().startswith("/"):
+            return text
+        return f"/undo {turn} {word if word in YES_WORDS | NO_WORDS else 'cancel'}"
 
     def is_stale_answer(self, text: str) -> bool:
         """Whether the text answers an approval that was answered in another client or expired; it is not a prompt."""

@@ -11,9 +11,6 @@ from shutil import get_terminal_size
 
 from mainstay.cli.chat.banner import build_banner
 from mainstay.cli.chat.chat_session import STALE_ANSWER_NOTE, ChatSession
-from mainstay.cli.chat.formatters import PROMPT_MARK, StyledLine, format_price, format_usage, to_plain_text
-from mainstay.cli.chat.glyphs import detect_glyphs
-from mainstay.cli.chat.plain_printer import PlainPrinter
 from mainstay.cli.chat.session_recap import build_recap
 from mainstay.cli.chat.slash_commands import run_slash_command
 from mainstay.cli.commands.agent_setup import AgentSetup, print_note
@@ -21,6 +18,9 @@ from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Judged, MessageAdded, TextDelta, ThinkingDelta, ToolCallStarted, TurnEnded
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Answered, Failed, Outcome
+from mainstay.terminal.formatters import PROMPT_MARK, StyledLine, format_price, format_usage, to_plain_text
+from mainstay.terminal.glyphs import detect_glyphs
+from mainstay.terminal.plain_printer import PlainPrinter
 from mainstay.trust.guards.terminal_sanitizer import sanitize_text
 
 DOUBLE_INTERRUPT_S = 2.0

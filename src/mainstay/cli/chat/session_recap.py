@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mainstay.cli.chat.chat_session import ChatSession
-from mainstay.cli.chat.formatters import PROMPT_MARK, StyledLine, describe_waiting
 from mainstay.cli.commands.home_locator import open_store_read_only
 from mainstay.core.outcome_text import format_count
 from mainstay.core.provisional_answers import hidden_seqs
 from mainstay.core.session import Session
+from mainstay.terminal.formatters import PROMPT_MARK, StyledLine, describe_waiting
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 _TAIL_BYTES = 64 * 1024

@@ -10,8 +10,8 @@ from prompt_toolkit.document import Document
 
 from mainstay.cli.chat.chat_session import ChatSession
 from mainstay.cli.chat.slash_commands import COMMANDS
-from mainstay.cli.chat.tool_calls import ToolCallLog
 from mainstay.core.errors import MainstayError
+from mainstay.terminal.tool_calls import ToolCallLog
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 DESCRIPTION_CHARS_MAX = 60

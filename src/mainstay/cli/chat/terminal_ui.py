@@ -24,20 +24,20 @@ from rich.console import RenderableType
 
 from mainstay.cli.chat.banner import build_banner
 from mainstay.cli.chat.chat_session import STALE_ANSWER_NOTE, ChatSession
-from mainstay.cli.chat.formatters import PROMPT_MARK, StyledLine, format_price
-from mainstay.cli.chat.glyphs import detect_glyphs
 from mainstay.cli.chat.key_bindings import KeyCallbacks, build_key_bindings
-from mainstay.cli.chat.markdown_renderer import WIDTH_MAX, RichToAnsiRenderer
 from mainstay.cli.chat.prompt_history import HISTORY_FILE, PromptHistory
 from mainstay.cli.chat.session_recap import build_recap
 from mainstay.cli.chat.slash_commands import run_slash_command
 from mainstay.cli.chat.slash_completer import SlashCompleter
-from mainstay.cli.chat.tool_calls import format_call_details
-from mainstay.cli.chat.turn_view import TurnView, to_rich_text
 from mainstay.cli.commands.agent_setup import AgentSetup
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
 from mainstay.core.ports import SessionInfo
+from mainstay.terminal.formatters import PROMPT_MARK, StyledLine, format_price
+from mainstay.terminal.glyphs import detect_glyphs
+from mainstay.terminal.markdown_renderer import WIDTH_MAX, RichToAnsiRenderer
+from mainstay.terminal.tool_calls import format_call_details
+from mainstay.terminal.turn_view import TurnView, to_rich_text
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 REDRAW_S = 0.1  # between redraws while events arrive

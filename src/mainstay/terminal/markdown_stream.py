@@ -7,8 +7,8 @@ from typing import NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from mainstay.cli.chat.code_highlighter import CodeHighlighter, indent_code
-from mainstay.cli.chat.markdown_renderer import CodeFence, find_finished_prefix, render_markdown
+from mainstay.terminal.code_highlighter import CodeHighlighter, indent_code
+from mainstay.terminal.markdown_renderer import CodeFence, find_finished_prefix, render_markdown
 
 
 class RenderedBlock(NamedTuple):

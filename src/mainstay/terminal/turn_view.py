@@ -8,20 +8,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
-from mainstay.cli.chat.approval_formatter import format_approval, format_prompt_hints
-from mainstay.cli.chat.formatters import (
-    CUT_OFF_NOTE,
-    PROMPT_MARK,
-    StyledLine,
-    describe_event,
-    describe_stop,
-    describe_verdict,
-    format_duration,
-    format_trace_id,
-    format_usage,
-)
-from mainstay.cli.chat.markdown_stream import MarkdownStream, RenderedBlock
-from mainstay.cli.chat.tool_calls import ToolCallLog, find_held_back_lines, format_result
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -40,6 +26,20 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import ToolResult, Usage, is_truncated, parts_text
 from mainstay.core.outcome import Answered, Failed, Outcome
+from mainstay.terminal.approval_formatter import format_approval, format_prompt_hints
+from mainstay.terminal.formatters import (
+    CUT_OFF_NOTE,
+    PROMPT_MARK,
+    StyledLine,
+    describe_event,
+    describe_stop,
+    describe_verdict,
+    format_duration,
+    format_trace_id,
+    format_usage,
+)
+from mainstay.terminal.markdown_stream import MarkdownStream, RenderedBlock
+from mainstay.terminal.tool_calls import ToolCallLog, find_held_back_lines, format_result
 from mainstay.trust.guards.terminal_sanitizer import StreamSanitizer, escape_line, sanitize_text
 
 THINKING_CHARS_MAX = 60

@@ -6,7 +6,7 @@ import locale
 import os
 import sys
 
-from mainstay.cli.chat.formatters import PROMPT_MARK
+from mainstay.terminal.formatters import PROMPT_MARK
 
 _ASCII_FALLBACKS = str.maketrans(
     {

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mainstay.cli.chat.formatters import StyledLine, format_duration
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -21,6 +20,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.outcome_text import format_count
+from mainstay.terminal.formatters import StyledLine, format_duration
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 VALUE_CHARS_MAX = 60

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainstay.cli.chat.approval_formatter import format_approval, format_prompt_hints
-from mainstay.cli.chat.formatters import CUT_OFF_NOTE, describe_event, describe_stop, format_trace_id
-from mainstay.cli.chat.tool_calls import format_call, format_result
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -19,6 +16,9 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import is_truncated, parts_text
 from mainstay.core.outcome import Answered
+from mainstay.terminal.approval_formatter import format_approval, format_prompt_hints
+from mainstay.terminal.formatters import CUT_OFF_NOTE, describe_event, describe_stop, format_trace_id
+from mainstay.terminal.tool_calls import format_call, format_result
 from mainstay.trust.guards.terminal_sanitizer import StreamSanitizer, escape_line
 
 WriteText = Callable[[str], None]
