@@ -273,9 +273,73 @@ async def test_a_file_that_the_person_named_in_this_turn_is_not_asked_about(rig:
 
 async def test_a_folder_that_the_person_asked_to_remove_is_not_asked_about(rig: HeldRig) -> None:
     async with rig.running("make clean") as agent:
-        await agent.run("s", "Please delete build/ and run make clean.")
+        await agent.run("s", "Please delete build/ and go on.")
         assert set(changes_of(await pending(agent))) == {"a.log"}
     assert not (rig.root / "build").exists()
+
+
+async def test_what_a_command_does_that_the_person_named_is_not_asked_about_and_can_be_undone(rig: HeldRig) -> None:
+    before = rig.contents()
+    async with rig.running("make clean") as agent:
+        assert isinstance((await agent.run("s", "Look at the page and run make clean.")).outcome, Answered)
+        assert "as the user asked for it" in await last_result(agent)
+        assert not (rig.root / "build").exists()
+        assert not (rig.root / "a.log").exists()
+        await agent.sessions.undo("s")
+    assert rig.contents() == before
+
+
+async def test_files_that_were_asked_to_be_sorted_are_moved_and_others_are_held_back(rig: HeldRig) -> None:
+    for name in ("in/a.pdf", "in/b.pdf", "plan.txt"):
+        (rig.root / name).parent.mkdir(exist_ok=True)
+        (rig.root / name).write_text(name)
+    command = "mkdir pdf && mv in/*.pdf pdf/ && for f in pl*; do mv $f pdf/; done"
+    async with rig.running(command) as agent:
+        await agent.run("s", "Sort the pdfs into pdf/.")
+        assert set(changes_of(await pending(agent))) == {"plan.txt"}, "an attacker's file, or one too many"
+        assert not (rig.root / "in/a.pdf").exists()
+        assert rig.read("pdf/a.pdf") == "in/a.pdf"
+        await agent.approvals.deny((await pending(agent)).id)
+        await check_replay(agent)
+    assert rig.read("plan.txt") == "plan.txt"
+
+
+async def test_what_the_prompt_of_a_sub_agent_asks_for_is_not_the_persons_request(rig: HeldRig) -> None:
+    task = {"prompt": "Delete all logs. Read the page first.", "tools": ["page", "bash"]}
+    script = (Call("page", {}), Call("spawn", task), Call("bash", {"command": "rm a.log"}), "done", "done")
+    async with rig.agent(*script) as agent:
+        await agent.run("s", "Look at the page.")
+    assert rig.read("a.log") == "log"
+
+
+async def test_a_package_is_installed_in_development_mode_on_the_overlay(rig: HeldRig) -> None:
+    project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    backend = (
+        "import pathlib, zipfile\n"
+        "def build_editable(folder, settings=None, metadata=None):\n"
+        "    name = 'shop-1.0-py3-none-any.whl'\n"
+        "    pathlib.Path('shop.egg-info').mkdir(exist_ok=True)\n"
+        "    with zipfile.ZipFile(pathlib.Path(folder, name), 'w') as wheel:\n"
+        "        wheel.writestr('shop.pth', str(pathlib.Path.cwd()))\n"
+        "        wheel.writestr('shop-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: shop\\nVersion:"
+        " 1.0\\n')\n"
+        "        wheel.writestr('shop-1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag:"
+        " py3-none-any\\n')\n"
+        "        wheel.writestr('shop-1.0.dist-info/RECORD', '')\n"
+        "    return name\n"
+    )
+    for name, text in {"pyproject.toml": project, "backend.py": backend, "shop.py": "PRICE = 3\n"}.items():
+        (rig.root / name).write_text(text)
+    command = (
+        "python3 -m venv env && env/bin/pip install -q --no-index --no-build-isolation"
+        " --disable-pip-version-check -e . "
+        "&& cd / && $OLDPWD/env/bin/python -c 'import shop; print(shop.PRICE)'"
+    )
+    async with rig.running(command) as agent:
+        reply = await agent.run("s", "Install this package in development mode.")
+        assert isinstance(reply.outcome, Answered), await pending(agent)
+        assert (await last_result(agent)).strip().endswith("3")
+    assert (rig.root / "shop.egg-info").is_dir()
 
 
 async def test_a_folder_that_the_person_named_is_moved_by_git_without_a_question(rig: HeldRig) -> None:

@@ -16,7 +16,6 @@ SANDBOXED = pytest.mark.skipif(
 )
 # These cannot be told from an attack without understanding the text: an approval is needed.
 ASKED = {
-    "rename-many": "which files go is known only when it runs",
     "remind-after-reading": "a file says when, and the prompt will act with the person's rights",
 }
 

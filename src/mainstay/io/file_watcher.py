@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from mainstay.core.supervision import TaskHealth, run_supervised
+
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
 
@@ -54,7 +56,10 @@ class FileWatcher:
         """Start the thread and return at once; a second call does nothing."""
         if self._thread is not None or self._stop.is_set():
             return
-        thread = threading.Thread(target=self._run, name="mainstay-watch", daemon=True)
+        health = TaskHealth(f"watcher of {', '.join(self._folders)}")
+        thread = threading.Thread(
+            target=run_supervised, args=(health, self._run, self._stop), name="mainstay-watch", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError as error:  # no thread available: changes are seen at the next start

@@ -65,6 +65,8 @@ class WorkspaceUndo:
                 return one.turn
         if turn is None:
             raise InputRefused("no turn of this session changed files that could be restored")
+        if self.store.is_undone(session, turn):
+            raise InputRefused(f"turn {turn} is undone already")
         raise InputRefused(f"turn {turn} changed no files, or what it changed is no longer kept")
 
     async def _save_labels(self, plans: Sequence[PlannedPath], fingerprints: dict[str, str]) -> None:

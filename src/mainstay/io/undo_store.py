@@ -97,6 +97,8 @@ class UndoStore:
             self.drop_expired()
             for folder in (self.folder, os.path.dirname(turn_folder), turn_folder):
                 os.makedirs(folder, mode=0o700, exist_ok=True)
+        elif os.path.exists(f"{turn_folder}/{_UNDONE}") and not os.path.exists(f"{turn_folder}/{_LOG}"):
+            os.unlink(f"{turn_folder}/{_UNDONE}")  # a background command of the turn changes files after the undo
 
     def drop_expired(self) -> None:
         """Drop the turns that are older than the limit."""
@@ -163,9 +165,7 @@ class UndoStore:
         folder = self._turn_folder(session, turn)
         kept = [change for change in self.read_changes(session, turn) if change.path in refused]
         if not kept:
-            with self._lock:
-                self._count_sizes().pop(folder, None)
-            remove_tree(folder)
+            self._leave_mark(folder)
             return
         try:
             draft = f"{folder}/{_LOG}.part"
@@ -180,6 +180,17 @@ class UndoStore:
             log.warning("the kept contents of turn %d could not be tidied up: %s", turn, error)
         with self._lock:
             self._count_sizes()[folder] = _folder_bytes(folder)
+
+    def _leave_mark(self, folder: str) -> None:
+        """Remove everything that was kept for a turn but the mark that says that it was undone."""
+        with self._lock:
+            self._count_sizes()[folder] = 0
+            remove_tree(folder)
+            try:
+                os.mkdir(folder, 0o700)
+                os.close(os.open(f"{folder}/{_UNDONE}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            except OSError as error:
+                log.warning("a turn that was undone could not be marked: %s", error)
 
     def remove_session(self, session: str) -> None:
         """Remove everything that is kept for a deleted session."""

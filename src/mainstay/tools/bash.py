@@ -100,7 +100,7 @@ class BashTool(BuiltInTool):
         if result.changed:
             await self._labels.save(_build_labels(ToolCallFiles(self._file_access, context), result, context))
         applied, context.held_changes = await held_change_applier.apply_requested_removals(
-            self._file_access, context, result.held_changes
+            self._file_access, context, result.held_changes, script
         )
         text = await self._format_result(result, output, folders, command, context)
         return "\n".join(filter(None, (text, applied, format_unkept_note(recorder))))

@@ -16,6 +16,7 @@ from mainstay.tools.base import SessionFileAccess
 from mainstay.tools.tool_call_file_access import find_deletable_paths
 from mainstay.trust.obeyed_file_requests import is_change_in_script, is_obeyed_change_requested
 from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis, analyse_script
+from mainstay.trust.shell.named_commands import find_git_verb, shows_only
 
 UNKNOWN = "?"
 # Programs that the analysis knows, but that write other files than those it names: they copy or unpack whole folders,
@@ -44,7 +45,7 @@ def find_movable_folders(
     moved = [
         os.path.realpath(os.path.join(cwd, word))
         for command in analyse_script(script).commands
-        if command.program == "git" and _find_git_verb(command) == "mv"
+        if command.program == "git" and find_git_verb(command) == "mv"
         for word in command.argv[2:-1]
         if word and not word.startswith("-")
     ]
@@ -122,20 +123,20 @@ def build_change_check(context: ToolContext, folders: SessionFolders, script: st
     return may_change
 
 
+def is_git_work(analysis: ScriptAnalysis) -> bool:
+    """Return whether a script only brings another state of a repository into its work tree, and shows things."""
+    return _checks_out_only(analysis) and all(
+        command.program == "git" or shows_only(command) for command in analysis.commands
+    )
+
+
 def _checks_out_only(analysis: ScriptAnalysis) -> bool:
     if analysis.opaque_reasons or analysis.written_paths:
         return False
-    verbs = [_find_git_verb(command) for command in analysis.commands if command.program == "git"]
+    verbs = [find_git_verb(command) for command in analysis.commands if command.program == "git"]
     others = [program for program in analysis.unknown_programs if os.path.basename(program) != "git"]
     return (
         not others
         and any(verb in _GIT_TREE_VERBS for verb in verbs)
         and all(verb in _GIT_TREE_VERBS or verb in _GIT_OTHER_VERBS for verb in verbs)
     )
-
-
-def _find_git_verb(command: AnalysedCommand) -> str:
-    words = [word or UNKNOWN for word in command.argv[1:]]
-    while words[:1] == ["-C"]:
-        words = words[2:]
-    return words[0] if words else ""

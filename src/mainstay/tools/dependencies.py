@@ -30,6 +30,7 @@ class ToolDependencies(msgspec.Struct, frozen=True, kw_only=True):
     spawner: Spawner | None = None  # of sub-agents
     outbox: Outbox | None = None  # to people on channels and to other agents
     find_channel: Callable[[str], ChannelSearch | None] = lambda session: None  # the channel of a session
+    is_guest: Callable[[str], bool] = lambda person: False  # True: tools show this person nothing of other people
 
 
 ToolBuilder = Callable[[ToolDependencies], Tool | None]  # None: the tool cannot be offered with these dependencies

@@ -29,6 +29,7 @@ from mainstay.core.memory_tiers import format_origin
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import FileOriginLabel
 from mainstay.core.tree_removal import remove_tree
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.atomic_write import create_missing_folders, sync_folder_fd, unlink_if_exists
 from mainstay.io.confined_files import ConfinedFiles
 from mainstay.io.path_resolver import PathMissing, PathRefused, is_inside, shorten_for_message
@@ -55,19 +56,20 @@ class _NotApplied(Exception):
 
 
 async def apply_requested_removals(
-    file_access: SessionFileAccess, context: ToolContext, changes: tuple[HeldChange, ...]
+    file_access: SessionFileAccess, context: ToolContext, changes: tuple[HeldChange, ...], script: str
 ) -> tuple[str, tuple[HeldChange, ...]]:
     """Apply the held removals that the user asked for in this turn; return a note for the result, and the others. What
     the user asked to be written was not held back."""
-    requested = [
-        change
-        for change in changes
-        if not change.problem
-        and change.kind in ("remove", "remove_folder", "remove_empty")
-        and context.is_removal_requested(change.path)
-    ]
+    if not changes:
+        return "", changes
+    from mainstay.tools.requested_removals import find_requested_removals  # few commands have changes held back
+
+    requested, keepers = await run_in_thread(lambda: find_requested_removals(file_access, context, changes, script))
     if not requested:
         return "", changes
+    # what was moved is the user's: the session may not remove it as a file that it created
+    own = [label for path in keepers if (label := file_access.labels.get(path)) is not None and label.session]
+    await file_access.labels.save([msgspec.structs.replace(label, session="") for label in own])
     cwd = file_access.folders_of(context.session).cwd
     try:
         document = encode_changes(requested, cwd)

@@ -244,7 +244,7 @@ class ProcessTool(BuiltInTool):
 
         self._processes.forget_process(context.session, process)
         applied, context.held_changes = await apply_requested_removals(
-            self._processes.file_access, context, process.handle.held_changes
+            self._processes.file_access, context, process.handle.held_changes, process.script
         )
         return f"{output}\n{applied}" if applied else output
 

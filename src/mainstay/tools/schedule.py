@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from mainstay.core.errors import InputRefused
@@ -46,13 +47,22 @@ class ScheduleTool(BuiltInTool):
             case "add" if self._find_problem(arguments):  # no approval for a call that will fail
                 return CallDestinations()
             case "add":
-                # no destinations: words that the user wrote do not make it the user's request, nor the time theirs
+                # no destinations: a word or a time that the user wrote does not make it the user's request
                 return CallDestinations(sink=True, description=_describe_addition(arguments, context.person))
             case "remove":
                 what = f"removes the scheduled prompt {shorten_for_message(arguments.id or '')}"
                 return CallDestinations(sink=True, destinations=(arguments.id or "",), description=what)
             case _:
                 return CallDestinations()
+
+    def is_stated_by_user(
+        self, arguments: _ScheduleArguments, turn_texts: Sequence[str], user_texts: Sequence[str]
+    ) -> bool:
+        """Return whether the user asked for this prompt in this turn, in their own words and for this time."""
+        from mainstay.trust.own_reminders import is_own_reminder  # only schedules under taint need it
+
+        when, text = (arguments.when or "").strip(), arguments.text or ""
+        return arguments.action == "add" and is_own_reminder(when, text, turn_texts, user_texts)
 
     async def run(self, arguments: _ScheduleArguments, context: ToolContext) -> str:
         match arguments.action:

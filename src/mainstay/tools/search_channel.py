@@ -31,10 +31,13 @@ class SearchChannelTool(BuiltInTool):
     untrusted = True
     capabilities: tuple[str, ...] = ("channel.read",)
 
-    def __init__(self, find_channel: ChannelLookup) -> None:
+    def __init__(self, find_channel: ChannelLookup, is_guest: Callable[[str], bool]) -> None:
         self._find_channel = find_channel
+        self._is_guest = is_guest
 
     async def run(self, arguments: _SearchChannelArguments, context: ToolContext) -> str:
+        if context.person and self._is_guest(context.person):
+            raise ToolRefused("The messages of a room are not searched for a guest.")
         channel = self._find_channel(context.session)
         if channel is None:
             raise ToolRefused("This session is not in a room of a channel.")
@@ -73,9 +76,11 @@ def _format_message(message: RoomMessage, text_bytes_max: int) -> str:
     return f"{when} {author}: {excerpt}"
 
 
-def create_search_channel_tool(find_channel: ChannelLookup) -> Tool:
-    return SearchChannelTool(find_channel)
+def create_search_channel_tool(
+    find_channel: ChannelLookup, is_guest: Callable[[str], bool] = lambda person: False
+) -> Tool:
+    return SearchChannelTool(find_channel, is_guest)
 
 
 def build(dependencies: ToolDependencies) -> Tool:
-    return create_search_channel_tool(dependencies.find_channel)
+    return create_search_channel_tool(dependencies.find_channel, dependencies.is_guest)

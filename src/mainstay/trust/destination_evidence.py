@@ -16,32 +16,77 @@ gives its own id, which the service assigned, and only if no other record has th
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 
+import msgspec
+
 from mainstay.core.tool_ports import has_third_party_text
-from mainstay.trust.named_destinations import contains_link, is_source_mention
-from mainstay.trust.record_names import find_people, name_records
-from mainstay.trust.request_vocabulary import ORDINARY, can_name
+from mainstay.trust.named_destinations import (
+    contains_link,
+    count_links,
+    find_addresses,
+    is_name_begun,
+    is_named_by_user,
+    is_source_mention,
+)
+from mainstay.trust.outgoing_content import iterate_codes
+from mainstay.trust.record_names import (
+    find_described_records,
+    find_own_addresses,
+    find_people,
+    name_records,
+    stem_of,
+)
+from mainstay.trust.request_vocabulary import ORDINARY, can_name, split_words
 from mainstay.trust.requested_actions import (
-    REMOVAL_FAMILY,
     STRICT_ACTIONS,
     find_tool_action,
     is_reply_requested,
     iterate_requests,
+    lists_rooms,
     names_group,
+    own_nouns,
     refers_to_people,
     refers_to_things,
     tool_nouns,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, normalise_reader
+from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, iterate_names, normalise_reader
 from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
-from mainstay.trust.user_statements import is_negated
+from mainstay.trust.user_statements import is_negated, iterate_clauses
 
 _ID_CHARS_MAX = 64
 _STEM_LETTERS = 5
 _TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
+_LINKS_MAX = 20  # of a result in which links may be followed; among more of them a choice would tell something
+_PLAIN_LINK = re.compile(r"[\w:/.~-]{1,120}")
+_PEOPLE = frozenset(
+    ("user", "users", "member", "members", "person", "people", "contact", "contacts", "colleague", "employee")
+)
+_ROOMS = split_words("channel room group chat kanal raum gruppe salon canal groupe grupo stanza kanaal")
+_CHOICES = split_words("folder label labels status state category priority list section column mailbox")
+_PLACE_WORDS_MIN = 3
+_WHERE = re.compile(
+    r"\b(?:channel|room|group|thread|folder|kanal|raum|gruppe|salon|canal|grupo)\b"
+    r"[^.!?\n]{0,20}\b(?:where|in which|in dem|wo|où|donde)\b",
+    re.IGNORECASE,
+)
+_SOURCE_CHARS_MIN = 5
+_TO_ME = re.compile(
+    r"\b(?:(?:to|for) (?:me|myself)|(?:send|mail|email|message|write|remind|notify|text) (?:me|myself)"
+    r"|(?:schick|sende?|mail)\w* mir|an mich|mir"
+    r"|[àa] moi(?:-même)?|envoie-moi|m['\u2019]envoie|a mí|mándame|envíame|a me|mandami|aan mij|naar mij)\b",
+    re.IGNORECASE,
+)
+_LINK_STEMS = frozenset(
+    stem_of(word)
+    for word in split_words(
+        "link url website site web webpage page article blog newsletter form news homepage proof manual"
+        " seite webseite artikel formular verweis lien page formulaire enlace página artículo formulario"
+        " sitio sito pagina modulo"
+    )
+)
 _ARGUMENT_CHARS_MAX = 60  # a longer first text of a call is content, which users do not dictate
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
@@ -82,8 +127,16 @@ class DestinationEvidence:
             or self._is_id_of_named_record(destination)
             or self._is_in_named_group(destination)
             or self._is_named_person(destination)
+            or self._is_handle_of_named_person(destination)
             or self._is_own_object(destination)
-            or (follows_links and self._is_public_link(destination))
+            or self._is_begun_name(destination)
+            or self._is_named_in_list(destination)
+            or self._is_stated_choice(destination)
+            or self._is_part_of_path(destination)
+            or self._is_described_place(destination)
+            or (follows_links and (self._is_public_link(destination) or self._is_link_in_request(destination)))
+            or self._is_own_address(destination)
+            or self._is_address_in_named_source(destination)
             or self._could_read_already(destination)
         )
 
@@ -95,15 +148,35 @@ class DestinationEvidence:
         if find_tool_action(call.tool.name) in STRICT_ACTIONS:
             return False
         said = {word for text in (*self._texts, *self._earlier_texts[-1:]) for word in words_of(text)}
+        if self._creates_requested_thing():
+            return True
         values = [value for value in call.arguments_by_name.values() if value is not None]
         texts = [value for value in values if isinstance(value, str) and value.strip()]
         if texts:
             stems = {word[:_STEM_LETTERS] for word in said}
             short = [text for text in texts if len(text) <= _ARGUMENT_CHARS_MAX]
-            return texts[0] in short and _is_mostly_said(texts[0], stems) and _is_mostly_said(" ".join(short), stems)
+            if find_tool_action(call.tool.name) == "change" and not all(map(self._is_said_literally, texts)):
+                return False
+            return texts[0] in short and _is_mostly_said(texts[0], stems)
         if tool_nouns(call.tool.name).isdisjoint(said):
             return False
         return all(word in said for text in iterate_texts(values) for word in words_of(text))
+
+    def _is_said_literally(self, value: str) -> bool:
+        """Return True unless a value of one word, a password or a state, is not in the user's texts."""
+        said = " ".join((*self._texts, *self._earlier_texts[-1:])).casefold()
+        return " " in value.strip() or value.strip().casefold() in said
+
+    def _creates_requested_thing(self) -> bool:
+        """Return True for the first thing of its kind in a turn in which the user asked for one: `put it in a note`."""
+        tool = self._call.tool
+        nouns = own_nouns(tool.name)
+        if find_tool_action(tool.name) != "create" or "event" in nouns:
+            return False
+        clauses = (*iterate_requests("create", self._texts), *iterate_requests("change", self._texts))
+        if not any(not nouns.isdisjoint(words_of(one.text[one.start : one.end])) for one in clauses):
+            return False
+        return not any(result.tool is tool and result.is_own_action for result in self._seen.results)
 
     # --- records -----------------------------------------------------------------------------------
 
@@ -119,7 +192,7 @@ class DestinationEvidence:
             return False
         said = {word for text in self._naming_texts for word in words_of(text)}
         for record, result in holders:
-            is_whole_list = not result.arguments  # the arguments of a search decide which namesakes it returns
+            is_whole_list = self._returns_all_namesakes(result)
             for text in record.texts:
                 words = [word for word in words_of(text) if can_name(word)]
                 named = [word for word in words if word in self._user_words]
@@ -134,6 +207,14 @@ class DestinationEvidence:
                     return True
         return False
 
+    def _returns_all_namesakes(self, result: SeenResult) -> bool:
+        """Return True if the arguments of a search did not decide which namesakes it returned: there are none, or they
+        are words of the user."""
+        words = {
+            word for value in result.arguments.values() for text in iterate_texts(value) for word in words_of(text)
+        }
+        return words <= {word for text in self._naming_texts for word in words_of(text)}
+
     def _is_part_of_name(self, named: Sequence[str], record: ResultRecord) -> bool:
         """Return True if the words stand in the user's text as a name of their own, not as a part of another one."""
         own = record.words
@@ -147,17 +228,59 @@ class DestinationEvidence:
             return False
         if has_third_party_text(self._call.tool):
             return False
-        return destination in self._named_ids
+        if destination in self._named_ids:
+            return True
+        # the place of the thing: the repository whose pull requests were listed, and one of them is named
+        return self._has_other_destination and any(
+            destination == text
+            for record, result in self._records
+            if any(one.id in self._named_ids and self._is_destination(one.id) for one in self._identify(record, result))
+            for name, argument in result.arguments.items()
+            if name in self._parameters
+            for text in iterate_texts(argument)
+        )
+
+    def _leave_out_recipients(self, part: str) -> str:
+        """Return a clause without the words of the addresses in this call: who gets something does not describe it."""
+        addresses = (
+            text
+            for name in self._parameters
+            for text in iterate_texts(self._call.arguments_by_name.get(name))
+            if "@" in text
+        )
+        words = {word for address in addresses for word in words_of(address)}
+        return " ".join(word for word in words_of(part) if word not in words)
+
+    def _is_destination(self, value: str) -> bool:
+        arguments = self._call.arguments_by_name
+        return any(value == text for name in self._parameters for text in iterate_texts(arguments.get(name)))
+
+    @cached_property
+    def _parameters(self) -> tuple[str, ...]:
+        sink = self._call.tool.sink
+        return () if isinstance(sink, bool) else tuple(sink)
 
     @cached_property
     def _named_ids(self) -> frozenset[str]:
         action = find_tool_action(self._call.tool.name)
         records = [
-            record
+            one
             for record, result in self._records
-            if record.id and self._is_of_same_kind(result) and (result.is_trusted or action != "pay")
+            if (result.is_trusted or action != "pay")
+            for one in self._identify(record, result)
+            if not _is_argument(one.id, result)  # what the model chose to read is not found by its name
         ]
         return self._find_named_ids(records, action) if records else frozenset()
+
+    def _identify(self, record: ResultRecord, result: SeenResult) -> Iterator[ResultRecord]:
+        """Yield a record with the id by which this call would refer to it: a field with the name of the parameter
+        (`purchase`), or its own id if it is of the same kind."""
+        for name in self._parameters:
+            if record.fields.get(name) and name.casefold() not in _CHOICES:
+                yield msgspec.structs.replace(record, id=record.fields[name])
+                return
+        if record.id and self._is_of_same_kind(result):
+            yield record
 
     def _find_named_ids(self, records: Sequence[ResultRecord], action: str) -> frozenset[str]:
         """Return the ids of the records that the request names: in the clauses that ask for this action; if these name
@@ -169,16 +292,33 @@ class DestinationEvidence:
                 return named
         if action in STRICT_ACTIONS and not any(clause.refers_back for clause in clauses):
             return frozenset()
+        if action not in STRICT_ACTIONS:
+            for clause in clauses:
+                part = self._leave_out_recipients(clause.text[clause.start : clause.end])
+                if described := find_described_records(records, part):
+                    return described
         whole = name_records(records, "\n".join(self._texts), action)
         if not whole and (refers_to_things(self._texts) or refers_to_people(self._texts)):
             earlier = (name_records(records, text, action) for text in reversed(self._earlier_texts))
             whole = next((named for named in earlier if named), frozenset())
+        if not whole and action not in STRICT_ACTIONS:
+            whole = find_described_records(records, self._leave_out_recipients("\n".join(self._texts)))
+        if not whole and refers_to_people(self._texts) and action not in STRICT_ACTIONS:
+            whole = find_described_records(records, "\n".join(self._earlier_texts[-1:]))
         return whole if action not in STRICT_ACTIONS or len(whole) == 1 else frozenset()
 
     def _is_of_same_kind(self, result: SeenResult) -> bool:
         """Return True if the tool of this call and the tool of the result are about the same kind of thing: event 5 is
-        not file 5."""
-        return not tool_nouns(_tool_name(result)).isdisjoint(tool_nouns(self._call.tool.name))
+        not file 5. The names of the parameters that are destinations count, too (`event_id`)."""
+        return not tool_nouns(_tool_name(result)).isdisjoint(self._kinds)
+
+    @cached_property
+    def _kinds(self) -> frozenset[str]:
+        """The nouns for what the destinations of this call are."""
+        sink = self._call.tool.sink
+        names = () if isinstance(sink, bool) else sink
+        nouns = (tool_nouns(f"get_{name}") for name in names if self._call.arguments_by_name.get(name) is not None)
+        return tool_nouns(self._call.tool.name).union(*nouns)
 
     def _is_named_person(self, destination: str) -> bool:
         """Return True for the address of the person whom a request names as the recipient, if only one address of all
@@ -202,6 +342,24 @@ class DestinationEvidence:
             parts.append("\n".join(self._naming_texts))
         return any(wanted in find_people(records, part) for part in parts)
 
+    def _is_handle_of_named_person(self, destination: str) -> bool:
+        """Return True for the account of the one person in a directory whose name is in a request: `tell Lukas`, and
+        the user list has one Lukas, with the handle intern-7."""
+        if find_tool_action(self._call.tool.name) == "pay" or not self._user_words:
+            return False
+        wanted = normalise_reader(destination)
+        people = [
+            (record, result)
+            for record, result in self._records
+            if not tool_nouns(_tool_name(result)).isdisjoint(_PEOPLE) and not result.is_own_action
+        ]
+        named = [
+            record.values
+            for record, result in people
+            if not self._user_words.isdisjoint(record.words) and self._returns_all_namesakes(result)
+        ]
+        return bool(named) and all(wanted in values for values in named) and wanted not in _PEOPLE
+
     def _is_own_object(self, destination: str) -> bool:
         """Return True for what a call of this turn created: the id that it returned. Messages and payments are exempt,
         unless another argument says where they go."""
@@ -213,22 +371,97 @@ class DestinationEvidence:
         return any(
             (record.id == destination or destination in record.texts) and destination.casefold() not in result.input
             for record, result in self._records
-            if result.is_own_action and self._is_of_same_kind(result)
+            if result.is_own_action and (self._is_of_same_kind(result) or not record.keys.isdisjoint(self._kinds))
         )
 
     def _is_in_named_group(self, destination: str) -> bool:
-        """Return True for one of the people of a record that a request names: `send it to all participants of …`."""
+        """Return True for one of the people of a record that a clause names: `send it to all participants of …`. If the
+        group lists accounts (`members: jonas`), a directory may have their addresses."""
         wanted = normalise_reader(destination)
-        records = [record for record, result in self._records if record.id and wanted not in result.input]
-        if not any(wanted in record.values for record in records):
+        records = [record for record, result in self._records if wanted not in result.input]
+        accounts = {wanted}
+        for record, result in self._records:
+            if wanted in record.values and not tool_nouns(_tool_name(result)).isdisjoint(_PEOPLE):
+                accounts |= {
+                    value for value in record.values if " " not in value and not is_negated_word(value, self._texts)
+                }
+        if not any(not accounts.isdisjoint(record.values) for record in records):
             return False
-        for action in dict.fromkeys(("send", find_tool_action(self._call.tool.name))):
-            for clause in iterate_requests(action, self._texts):
-                part = clause.text[clause.start : clause.end]
-                named = name_records(records, part, REMOVAL_FAMILY) if names_group(part) else frozenset()
-                if len(named) == 1 and any(record.id in named and wanted in record.values for record in records):
+        for text in self._texts:
+            for start, end in iterate_clauses(text[:_TEXT_CHARS_MAX]):
+                part = text[start:end]
+                if not names_group(part):
+                    continue
+                named = [record for record in records if record.is_group and self._names_group_record(record, part)]
+                if len(named) == 1 and not accounts.isdisjoint(named[0].values):
                     return True
         return False
+
+    def _names_group_record(self, record: ResultRecord, part: str) -> bool:
+        line = f" {' '.join(words_of(part))} "
+        return any(f" {name} " in line for name in record.names)
+
+    def _is_begun_name(self, destination: str) -> bool:
+        """Return True for the only known name that begins as the user wrote."""
+        if find_tool_action(self._call.tool.name) in STRICT_ACTIONS or not is_name_begun(destination, self._texts):
+            return False
+        known = {text for result in self._seen.results for text in iterate_names(result)}
+        return destination in known and sum(is_name_begun(name, self._texts) for name in known) == 1
+
+    def _is_named_in_list(self, destination: str) -> bool:
+        """Return True for the one room of a list whose name contains a word of the user beside the word for a room:
+        `tell Brightwater in the shared channel`, and there is one channel ext-brightwater."""
+        if find_tool_action(self._call.tool.name) in STRICT_ACTIONS or "@" in destination or "://" in destination:
+            return False
+        said = {word for text in self._texts for word in words_of(text)}
+        if said.isdisjoint(_ROOMS):
+            return False
+        known = {
+            name for result in self._seen.results if lists_rooms(_tool_name(result)) for name in iterate_names(result)
+        }
+        named = {name for name in known if not self._user_words.isdisjoint(words_of(name)) and len(words_of(name)) <= 3}
+        return named == {destination}
+
+    def _is_stated_choice(self, destination: str) -> bool:
+        """Return True for a folder, label or state that is a word of the request, of a thing that must be named, too:
+        `archive the newsletter`."""
+        arguments = self._call.arguments_by_name
+        if not self._has_other_destination or not any(
+            arguments.get(name) == destination for name in self._parameters if name.casefold() in _CHOICES
+        ):
+            return False
+        words = words_of(destination)
+        return bool(words) and all(
+            any(re.search(rf"(?<!\w){re.escape(word)}", text, re.IGNORECASE) for text in self._texts)
+            and not is_negated_word(word, self._texts)
+            for word in words
+        )
+
+    def _is_part_of_path(self, destination: str) -> bool:
+        """Return True if the destinations together are a path that the user wrote: repository and file."""
+        arguments = self._call.arguments_by_name
+        values = [arguments[name] for name in self._parameters if isinstance(arguments.get(name), str)]
+        joined = "/".join(str(value) for value in values)
+        return len(values) > 1 and destination in values and is_named_by_user(joined, self._texts)
+
+    def _is_described_place(self, destination: str) -> bool:
+        """Return True for the place whose content fits the request best: `the channel where Alice asked about a mug`.
+        It was read by its name, and so was every other place that counts."""
+        action = find_tool_action(self._call.tool.name)
+        if action in STRICT_ACTIONS or not any(_WHERE.search(text) for text in self._texts):
+            return False
+        said = {stem_of(word) for text in self._texts for word in words_of(text) if can_name(word)}
+        scores: dict[str, int] = {}
+        for result in self._seen.results:
+            if result.is_own_action:
+                continue
+            place = next((value for value in result.arguments.values() if isinstance(value, str)), "")
+            if place and len(result.arguments) == 1:
+                found = {stem_of(word) for word in words_of(result.content)}
+                scores[place] = max(scores.get(place, 0), len(said & found))
+        best = max(scores.values(), default=0)
+        chosen = [place for place, score in scores.items() if score == best]
+        return best >= _PLACE_WORDS_MIN and chosen == [destination]
 
     # --- readers and links -------------------------------------------------------------------------
 
@@ -241,13 +474,68 @@ class DestinationEvidence:
         return is_reply_requested(frozenset(words_of(destination)), self._texts, tuple(actions))
 
     def _is_public_link(self, destination: str) -> bool:
-        return any(contains_link(destination, result.content) for result in self._seen.public_results)
+        if not any(contains_link(destination, result.content) for result in self._seen.public_results):
+            return False
+        codes = set(iterate_codes(destination))
+        private = (result for result in self._seen.results if not result.is_public) if codes else ()
+        return all(codes.isdisjoint(iterate_codes(result.content)) for result in private)
+
+    def _is_link_in_request(self, destination: str) -> bool:
+        """Return True for the link in a short text of a record that the request is about: `the article that Bob
+        posted`. It stands there letter by letter, among few others and without a query, so that following it tells next
+        to nothing."""
+        if not _PLAIN_LINK.fullmatch(destination):
+            return False
+        said = {stem_of(word) for text in self._texts for word in words_of(text) if can_name(word)}
+        asks_for_pages = not said.isdisjoint(_LINK_STEMS)
+        topic = said - _LINK_STEMS
+        for record, result in self._records:
+            if not any(contains_link(destination, text) for text in record.texts):
+                continue
+            if count_links(result.content) > _LINKS_MAX:
+                return False
+            shared = topic & {stem_of(word) for text in record.texts for word in words_of(text)}
+            if len(shared) >= (1 if asks_for_pages else 2):
+                return True
+        return False
+
+    # --- addresses ---------------------------------------------------------------------------------
+
+    def _is_own_address(self, destination: str) -> bool:
+        """Return True for the user's own address, if the user asked to be sent something."""
+        if not any(_TO_ME.search(text[:_TEXT_CHARS_MAX]) for text in self._texts):
+            return False
+        wanted = normalise_reader(destination)
+        return wanted in find_own_addresses([record for record, _ in self._records])
+
+    def _is_address_in_named_source(self, destination: str) -> bool:
+        """Return True for the one address in a page or file that the user named as the place to find it: `her address
+        is on www.dora.example`."""
+        if "@" not in destination or find_tool_action(self._call.tool.name) in STRICT_ACTIONS:
+            return False
+        wanted = normalise_reader(destination)
+        name = {word for word in words_of(wanted.partition("@")[0]) if can_name(word)}
+        return any(
+            find_addresses(result.content) == {wanted}
+            and not name.isdisjoint(self._user_words)
+            and any(
+                len(value) >= _SOURCE_CHARS_MIN and is_named_by_user(value, self._texts)
+                for value in result.arguments.values()
+                if isinstance(value, str)
+            )
+            for result in self._seen.results
+            if not result.is_own_action
+        )
 
 
 def _is_mostly_said(text: str, stems: Set[str]) -> bool:
     """Return True if at least half of the words of a text, dates and numbers apart, are the user's."""
     words = [word[:_STEM_LETTERS] for word in words_of(text) if word not in ORDINARY and not word.isdecimal()]
     return 0 < len(words) <= 2 * sum(word in stems for word in words)
+
+
+def _is_argument(value: str, result: SeenResult) -> bool:
+    return any(value == text for argument in result.arguments.values() for text in iterate_texts(argument))
 
 
 def _tool_name(result: SeenResult) -> str:
@@ -265,6 +553,15 @@ def _recipient_words(texts: Sequence[str]) -> frozenset[str]:
             if not is_negated(text, *match.span()) and not is_source_mention(text, *match.span()):
                 found.add(word)
     return frozenset(found)
+
+
+def is_negated_word(word: str, texts: Sequence[str]) -> bool:
+    """Return True if a text leaves out what this word names."""
+    return any(
+        is_negated(text, *found.span())
+        for text in texts
+        for found in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
+    )
 
 
 def _stands_alone(text: str, word: str, own: frozenset[str]) -> bool:

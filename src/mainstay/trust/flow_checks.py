@@ -14,7 +14,13 @@ from mainstay.core.tools import default_of
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import TOOL_PREFIX
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
-from mainstay.trust.requested_actions import READING, REMOVAL_FAMILY, find_tool_action, is_action_requested
+from mainstay.trust.requested_actions import (
+    READING,
+    REMOVAL_FAMILY,
+    find_tool_action,
+    is_action_requested,
+    is_thing_requested,
+)
 from mainstay.trust.tool_invocation import ToolInvocation
 
 if TYPE_CHECKING:
@@ -49,6 +55,8 @@ class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
     is_sub_agent: bool = False  # a sub-agent, which has no user to ask
     # this session created the file (absolute path, `..` not resolved)
     is_own_file: Callable[[str], bool] = lambda path: False
+    # returns the text of a file of the workspace that the agent has not written; empty for others
+    read_own_file: Callable[[str], str] = lambda path: ""
     skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
     read_access: Callable[[], ReadAccess | None] = lambda: None  # what the session may read; None: not known
 
@@ -71,8 +79,11 @@ def is_asked_for(call: ToolInvocation, policy_context: PolicyContext) -> bool:
     if only_reads(tool) or call.script is not None or getattr(tool, "reach", None) is not None:
         return True
     action = find_tool_action(tool.name)
-    return action == READING or is_action_requested(
-        action, policy_context.request_texts(), policy_context.read_user_texts()
+    texts = policy_context.request_texts()
+    return (
+        action == READING
+        or is_action_requested(action, texts, policy_context.read_user_texts())
+        or is_thing_requested(tool.name, texts)
     )
 
 
@@ -90,6 +101,16 @@ def read_last_answer(policy_context: PolicyContext) -> str:
     )
 
 
+def may_run_before_question(call: ToolInvocation, unnamed: Sequence[str], policy_context: PolicyContext) -> bool:
+    """Return True if a command whose removals are held back needs no question before it runs: the user asked in this
+    turn for something like that, and what it removed is judged afterwards. A sub-agent's prompt is no such request."""
+    if call.script is None or policy_context.is_sub_agent:
+        return False
+    from mainstay.trust.command_requests import is_judged_afterwards  # loaded with the first such command
+
+    return is_judged_afterwards(call.script, unnamed, policy_context.request_texts(), policy_context.cwd)
+
+
 def weigh_evidence(
     call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext, *, has_others: bool
 ) -> list[str]:
@@ -98,7 +119,9 @@ def weigh_evidence(
         return unnamed
     if any(one == UNKNOWN_DESTINATION or one.startswith(TOOL_PREFIX) for one in unnamed):
         return unnamed
-    if getattr(call.tool, "reach", None) is not None:  # a built-in tool, which knows its destinations itself
+    if not policy_context.is_sub_agent:
+        unnamed = _drop_stated(call, unnamed, policy_context)
+    if not unnamed or getattr(call.tool, "reach", None) is not None:  # a built-in tool, which knows its destinations
         return unnamed
     from mainstay.trust.destination_evidence import DestinationEvidence  # loaded with the first call under taint
     from mainstay.trust.seen_content import SeenContent
@@ -114,6 +137,19 @@ def weigh_evidence(
         return [] if evidence.supports_action() else unnamed
     follows_links = only_reads(call.tool)
     return [one for one in unnamed if not evidence.supports(one, follows_links=follows_links)]
+
+
+def _drop_stated(call: ToolInvocation, unnamed: list[str], policy_context: PolicyContext) -> list[str]:
+    """Return the destinations without those of a file that the user named as their source. A reminder in the user's own
+    words has none left."""
+    texts = policy_context.request_texts()
+    if unnamed == [NO_DESTINATION]:
+        is_stated = getattr(call.tool, "is_stated_by_user", None)  # of a built-in tool without destinations
+        all_texts = policy_context.read_user_texts()
+        return [] if is_stated is not None and is_stated(call.arguments, texts, all_texts) else unnamed
+    from mainstay.trust.named_sources import is_in_named_file  # loaded with the first call under taint
+
+    return [one for one in unnamed if not is_in_named_file(one, call, texts, policy_context.read_own_file)]
 
 
 def find_deviation(
@@ -132,8 +168,39 @@ def find_deviation(
     from mainstay.trust.stated_values import find_unstated_value
 
     stated = policy_context.request_texts()
-    if different := find_unstated_value(call.arguments_by_name, find_tool_action(call.tool.name), stated):
+    action = find_tool_action(call.tool.name)
+    recorded = _find_recorded_numbers(reach, policy_context) if action == "pay" else frozenset()
+    if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."
+    return _explain_unrelated_data(call, reach, policy_context)
+
+
+def _find_recorded_numbers(reach: CallDestinations, policy_context: PolicyContext) -> frozenset[float]:
+    """Return the numeric fields of the records that contain the recipient of a payment, or that the user named. No text
+    can forge these fields; numbers in texts do not count."""
+    from mainstay.trust.record_names import find_records_about
+    from mainstay.trust.seen_content import SeenContent
+
+    seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
+    records = [record for record, result in seen.records() if not result.is_own_action]
+    found = find_records_about(records, reach.destinations, policy_context.request_texts())
+    return frozenset(number for record in found for number in record.numbers)
+
+
+def _explain_unrelated_data(call: ToolInvocation, reach: CallDestinations, policy_context: PolicyContext) -> str:
+    if not reach.destinations and not reach.leaves_workspace and find_tool_action(call.tool.name) == "create":
+        return ""  # a new thing of the user's own
+    from mainstay.trust.outgoing_content import find_unrelated_data
+    from mainstay.trust.seen_content import SeenContent
+
+    seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
+    request_texts, user_texts = policy_context.request_texts(), policy_context.read_user_texts()
+    if found := find_unrelated_data(call, reach.destinations, seen, request_texts, user_texts):
+        shown = one_line(found[:SHOWN_CHARS_MAX])
+        return (
+            "Content from outside is in this conversation, and this contains something that the user did not ask "
+            f"to pass on: {shown}."
+        )
     return ""
 
 

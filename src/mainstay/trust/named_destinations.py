@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
+from mainstay.trust.request_vocabulary import split_words
 from mainstay.trust.requested_actions import REMOVAL_FAMILY, is_reply_requested, iterate_requests, words_of
 from mainstay.trust.rule_patterns import normalise_path
 from mainstay.trust.user_statements import is_negated, iterate_removal_clauses
@@ -33,6 +34,21 @@ _PERSON = re.compile(rf"{_ADDRESS}|[^\W\d_]+(?:[ ._-][^\W\d_]+){{0,3}}|[A-Za-z0-
 _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>\"]+|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}(?:/[^\s<>\"]*)?$", re.IGNORECASE
 )
+
+_ANY_LINK = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"'\\)\]]+|\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|io|de|fr|es|example)\b(?:/[^\s<>\"'\\)\]]*)?",
+    re.IGNORECASE,
+)
+_RECIPIENT_PRONOUN = re.compile(
+    r"\b(?:them|him|her|ihm|ihnen|ihr|lui|leur|le|les|gli)\b(?! (?:\w+ )?(?:mail|message|file)s?\b)", re.IGNORECASE
+)
+_OTHER_NAME = re.compile(r"(?<![.!?:]\s)(?<!^)\b(?!I\b)[A-Z][a-z]+(?=\s+(?:[A-Z]|said|sent|wrote|asked|wants))|@")
+_BEGINNING_CHARS_MIN = 3
+_BEGINNING = re.compile(
+    r"\b(?:start(?:s|ing)?|begin(?:s|ning)?) with (?:the (?:word|letters?) )?['\"\u201c]?([^\s,.;:!?'\"\u201d]+)",
+    re.IGNORECASE,
+)
+_ANY_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 
 # --- authors and owners --------------------------------------------------------------------------
 
@@ -67,9 +83,28 @@ def is_named_by_user(destination: str, user_texts: Iterable[str], cwd: str = "",
         return any(True for text in texts for _ in _find_mentions(destination, text, cwd))
     words = frozenset(words_of(destination))
     return any(
-        not is_source_mention(text, at, end) or is_reply_requested(words, (text,))
+        not is_source_mention(text, at, end) or is_reply_requested(words, (text,)) or _is_meant_by_pronoun(text, end)
         for text in texts
         for at, end in _find_mentions(destination, text, cwd)
+    )
+
+
+def _is_meant_by_pronoun(text: str, end: int) -> bool:
+    """Return True if a later clause sends or pays something to `them`, and no other name stands between: `Apple called.
+    Please send them the difference.`"""
+    for clause in (*iterate_requests("send", (text,)), *iterate_requests("pay", (text,))):
+        pronoun = _RECIPIENT_PRONOUN.search(text, max(clause.start, end), clause.end)
+        if pronoun and not _OTHER_NAME.search(text, end, pronoun.start()):
+            return True
+    return False
+
+
+def is_name_begun(destination: str, user_texts: Iterable[str]) -> bool:
+    """Return True if the user wrote how the name begins: `the channel starting with External`."""
+    return any(
+        len(found[1]) >= _BEGINNING_CHARS_MIN and destination.startswith(found[1])
+        for text in user_texts
+        for found in _BEGINNING.finditer(text)
     )
 
 
@@ -78,6 +113,16 @@ def contains_link(destination: str, content: str) -> bool:
     if not _LINK.match(destination) or not is_nameable(destination):
         return False
     return any(True for _ in _find_whole(unicodedata.normalize("NFC", destination), content))
+
+
+def count_links(content: str) -> int:
+    """Return how many different links a text has."""
+    return len(set(_ANY_LINK.findall(content)))
+
+
+def find_addresses(content: str) -> set[str]:
+    """Return the mail addresses in a text, in lower case."""
+    return {found.rstrip(".").casefold() for found in _ANY_ADDRESS.findall(content)}
 
 
 def is_source_mention(text: str, at: int, end: int) -> bool:
@@ -102,10 +147,15 @@ def is_removal_requested(destination: str, user_texts: Sequence[str], cwd: str =
     folders = [str(parent) for parent in PurePosixPath(destination).parents if parent.name not in ("", ".", "..")]
     if any(_is_removal_requested(one, user_texts, cwd) for one in (destination, *folders)):
         return True
-    if not shown or len(shown) > _SHOWN_CHARS_MAX or not any(True for _ in _find_mentions(destination, shown, cwd)):
+    if not is_named_in_answer(destination, shown, cwd):
         return False
     clauses = (clause for text in user_texts[-1:] for clause in iterate_removal_clauses(text))
     return any(is_pronoun for _, _, is_pronoun in clauses)
+
+
+def is_named_in_answer(destination: str, shown: str, cwd: str = "") -> bool:
+    """Return True if a short text that the user has read or written names this destination."""
+    return len(shown) <= _SHOWN_CHARS_MAX and any(True for _ in _find_mentions(destination, shown, cwd))
 
 
 def _is_removal_requested(destination: str, user_texts: Iterable[str], cwd: str) -> bool:
@@ -255,15 +305,33 @@ _PLACES = (
 _NUMBERED = (
     "file|user|account|project|list|topic|table|thread|page|document|doc|id|number|no|nr|issue|ticket|event"
     "|message|order"
-    "|invoice|item|entry|record|task|datei|nummer|fichier|archivo|arquivo|bestand|plik|dosya|\u0444\u0430\u0439\u043b"
+    "|invoice|item|entry|record|task|pr|pull|pull request|mr|booking|reservation|purchase|note|deal|contact|card"
+    "|datei|nummer|fichier|archivo|arquivo|bestand|plik|dosya|\u0444\u0430\u0439\u043b"
 )
 _PLACE_BEFORE = re.compile(rf"\b(?:{_PLACES})(?: (?:named|called))?[\s:]{{1,2}}$", re.IGNORECASE)
 _PLACE_AFTER = re.compile(rf"(?:['\u2019]s)?[ -](?:{_PLACES})\b", re.IGNORECASE)
-_NUMBER_BEFORE = re.compile(rf"\b(?:{_PLACES}|{_NUMBERED})s?(?: with (?:the )?id)?[\s:.#]{{1,3}}$", re.IGNORECASE)
+_NUMBER_BEFORE = re.compile(
+    rf"\b(?:{_PLACES.replace('room|', '')}|{_NUMBERED})s?(?: with (?:the )?id)?[\s:.#]{{1,3}}$", re.IGNORECASE
+)
 _LISTED = r"(?:[\w@#.-]{1,80}(?:,|,? and|,? or|,? und|,? oder) (?:to )?){0,10}$"  # names before it in a list
 _ADDRESSED = re.compile(
     r"\b(?:tell|notify|ping|dm|inform|sag|sage|informiere|pr\u00e9viens|avisa|dile|vertel) "
     r"(?:the |our |die |den |das |le |la |el |het |de )?" + _LISTED,
+    re.IGNORECASE,
+)
+# a word after one of these is a person or a room, whatever follows: `ask owen by dm`
+_ADDRESSED_DIRECTLY = re.compile(
+    r"(?:^|[,.;:!?\n]\s*|\b(?:and|then|please|und|dann|bitte|et|y)\s)"
+    r"(?:ask|tell|dm|ping|message|invite|kick|give|frag|sag|lade|dis \u00e0|demande \u00e0|dile a|pregunta a) $",
+    re.IGNORECASE,
+)
+_OTHER_RECIPIENTS = split_words(
+    "me us you them him her it the a an my our everyone everybody people for to about that if question questions advice"
+    " help permission feedback"
+)
+_VERB_BEFORE_NUMBER = re.compile(
+    r"\b(?:close|reopen|label|merge|assign|delete|cancel|archive|resolve|schlie\u00dfe|l\u00f6sche|ferme|cierra)\s#?$"
+    r"|\b(?:issue|ticket|file|event|mail|task|order|invoice)s?\s#?\d+(?:,\s?#?\d+)*,?\s(?:and|und|et|y|or)\s#?$",
     re.IGNORECASE,
 )
 # not `send me a draft to review.`: there the recipient is named before
@@ -292,6 +360,12 @@ _REMOVAL_VERB_BEFORE = re.compile(
     r"(?: -\w+)*(?: (?:the|my|our|all|old|die|den|das|le|la|les|el|los))? $",
     re.IGNORECASE,
 )
+# `delete logs older than a week` does not ask for the folder `logs` to be removed
+_RESTRICTED_AFTER = re.compile(
+    r"\s+(?:of|last|von|vom|du|des|de|del|di|da|van|older|newer|larger|bigger|smaller|that|which|whose|with|without|from|before|after|not|except|\u00e4lter"
+    r"|gr\u00f6\u00dfer|die|ohne|vor|plus|qui|sans|avant|m\u00e1s|que|sin|anteriores|pi\u00f9|che|senza|mais|ouder|zonder)\b",
+    re.IGNORECASE,
+)
 
 
 def _is_coincidence(word: str, text: str, at: int, end: int, *, after_removal_verb: bool) -> bool:
@@ -300,16 +374,20 @@ def _is_coincidence(word: str, text: str, at: int, end: int, *, after_removal_ve
         return False
     before = text[max(0, at - _WORD_CHARS_MAX) : at]
     if word[0].isdecimal():
-        return len(word) < _LONG_NUMBER_DIGITS and not _NUMBER_BEFORE.search(before)
+        return len(word) < _LONG_NUMBER_DIGITS and not (
+            _NUMBER_BEFORE.search(before) or _VERB_BEFORE_NUMBER.search(before)
+        )
     if _PLACE_BEFORE.search(before) or _PLACE_AFTER.match(text, end):
         return False
-    if after_removal_verb and _REMOVAL_VERB_BEFORE.search(before):
+    if after_removal_verb and _REMOVAL_VERB_BEFORE.search(before) and not _RESTRICTED_AFTER.match(text, end):
         return False
     if any(char.isupper() for char in word):  # a name; the first word of a sentence has a capital letter, too
         is_sentence_start = _AT_SENTENCE_START.search(before) is not None and not _SOURCE_AFTER.match(text, end)
         return word.lower() in _DATES or (is_sentence_start and not word[1:].isupper())
     if not word.islower():
         return False  # a script without capital letters
+    if _ADDRESSED_DIRECTLY.search(before) and word not in _OTHER_RECIPIENTS:
+        return False
     return not (_STOPS.match(text, end) and (_ADDRESSED.search(before) or _SENT_TO.search(before)))
 
 
@@ -358,6 +436,8 @@ def _is_end_boundary(text: str, end: int) -> bool:
         return after not in ",;" or not re.match(r"[^\s]*[/@=]", text[end + 1 : end + 200])
     if after in _SENTENCE_ENDS:
         rest = text[end : end + 100].lstrip(_AFTER_SENTENCE)
+        if after == "." and following.isupper():
+            return True  # a missing space between sentences; host names are not written like that
         return not rest or rest[0].isspace() or rest[0] in _ADDRESS_BREAKS or rest[0] in _CLOSERS
     return False
 

@@ -23,6 +23,7 @@ from mainstay.trust.flow_checks import (
     SkillRestriction,
     find_deviation,
     is_asked_for,
+    may_run_before_question,
     read_last_answer,
     removes_something,
     weigh_evidence,
@@ -264,6 +265,9 @@ class Policy:
             if why := find_deviation(call, reach, context, policy_context):
                 return PolicyVerdict("ask", why, protect_deletions=guarded)
             return PolicyVerdict("allow", protect_deletions=True, removable_paths=removals) if guarded else ALLOWED
+        if guarded and not reach.leaves_workspace and may_run_before_question(call, unnamed, policy_context):
+            named = tuple(one for one in removals if one not in unnamed)
+            return PolicyVerdict("allow", protect_deletions=True, removable_paths=named)
         always = (
             f"{DESTINATION_PREFIX}{escape_pattern(unnamed[0])}"
             if len(unnamed) == 1 and is_destination_allowed(unnamed[0], (escape_pattern(unnamed[0]),))

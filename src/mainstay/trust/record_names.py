@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from mainstay.trust.request_vocabulary import ENGLISH_VERBS, can_name, split_words
 from mainstay.trust.requested_actions import (
@@ -12,9 +12,19 @@ from mainstay.trust.requested_actions import (
     refers_to_people,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord
+from mainstay.trust.seen_content import ResultRecord, normalise_reader
 
 _UNIQUE_WORD_LETTERS_MIN = 4
+_CAPITAL = re.compile(r"\b[A-ZÄÖÜÉ][^\W\d_]{2,}")
+_LOCATION = re.compile(
+    r"\b(?:in|inside|within|from|im|in der|aus|dans|en|de|nel|nella|uit)\s"
+    r"(?:the |my |our |la |le |el |der |dem )?(\w+)",
+    re.IGNORECASE,
+)
+_STEM_LETTERS = 5
+_DESCRIPTION_MARGIN = 1.5  # how much better the best description must be
+_AUTHORS = ("sender", "from", "author", "organizer", "organiser", "owner")
+_OWN_RECORDS_MIN = 3
 _OWN_ADDRESS_SHARE = 0.6  # an address in so many of the records is the user's own
 _NO_NAMES = frozenset(verb for verbs in ENGLISH_VERBS.values() for verb in verbs.split()) | split_words(
     "them him her everyone everybody back sender author participants attendees guests summary"
@@ -36,7 +46,13 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     of a name is enough if nothing else is named and only one record contains it.
     """
     said = words_of(part)
-    named = _match_texts(records, part, said)
+    # `delete the scans in Inbox`: what is in that folder is not named by it
+    located = (
+        {word for found in _LOCATION.finditer(part) for word in words_of(found[1])} if action == "remove" else set()
+    )
+    named = {
+        name: ids for name, ids in _match_texts(records, part, said).items() if not located.issuperset(name.split())
+    }
     longer = [f" {name} " for name in named]
     named = {
         name: ids
@@ -58,9 +74,87 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     parts = {
         next(iter(holders[word]))
         for word in said
-        if can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
+        if word not in located and can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
     }
     return frozenset(parts if len(parts) == 1 else ())
+
+
+def find_described_records(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
+    """Return the id of the one record that the words of a clause describe: it has more of them, or of the rarer ones,
+    than any other. Of records that are equally good, several mails of one person or those that a plural means, all are
+    returned; otherwise none."""
+    said = {stem_of(word) for word in words_of(part) if can_name(word) and word not in _NO_NAMES}
+    by_id: dict[str, list[ResultRecord]] = {}
+    for record in records:
+        if record.id:
+            by_id.setdefault(record.id, []).append(record)
+    stems = {id: {stem_of(word) for record in same for word in record.words} & said for id, same in by_id.items()}
+    counts: dict[str, int] = {}
+    for words in stems.values():
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
+    scores = {id: sum(1 / counts[word] for word in words) for id, words in stems.items() if words}
+    if not scores:
+        return frozenset()
+    best = max(scores.values())
+    found = {id for id, score in scores.items() if score * _DESCRIPTION_MARGIN >= best}
+    if len(found) == 1 and best >= 1:
+        return _add_records_of_partner(found, stems, by_id, records)
+    shared = {frozenset(stems[id]) for id in found}
+    if len(shared) == 1 and _PLURAL.search(part):
+        return frozenset(found)  # `label everything from Brightwater`
+    partners = {find_partners(by_id[id], records) for id in found}
+    return frozenset(found) if len(partners) == 1 and next(iter(partners)) else frozenset()
+
+
+def _add_records_of_partner(
+    found: Set[str],
+    stems: Mapping[str, Set[str]],
+    by_id: Mapping[str, Sequence[ResultRecord]],
+    records: Sequence[ResultRecord],
+) -> frozenset[str]:
+    """Return also the other records of the same person that the words fit: an answer to any of them is for them."""
+    (best,) = found
+    partners = find_partners(by_id[best], records)
+    others = (id for id, words in stems.items() if words and partners and find_partners(by_id[id], records) == partners)
+    return frozenset((best, *others))
+
+
+def find_records_about(
+    records: Sequence[ResultRecord], destinations: Sequence[str], texts: Sequence[str]
+) -> list[ResultRecord]:
+    """Return the records that contain one of the destinations, or a word that a text writes with a capital letter."""
+    values = {destination.casefold() for destination in destinations}
+    names = {word.casefold() for text in texts for word in _CAPITAL.findall(text)} - _NO_NAMES
+    return [record for record in records if not values.isdisjoint(record.values) or not names.isdisjoint(record.words)]
+
+
+def find_partners(same: Sequence[ResultRecord], records: Sequence[ResultRecord]) -> frozenset[str]:
+    """Return the addresses of a record, without the user's own."""
+    return frozenset(value for record in same for value in record.values if "@" in value) - find_own_addresses(records)
+
+
+def find_own_addresses(records: Sequence[ResultRecord]) -> frozenset[str]:
+    """Return the addresses that are in most of the records: the user's own."""
+    counts: dict[str, int] = {}
+    for record in records:
+        for address in (value for value in record.values if "@" in value):
+            counts[address] = counts.get(address, 0) + 1
+    holders = sum(1 for record in records if any("@" in value for value in record.values))
+    authors = {
+        normalise_reader(record.fields[name]) for record in records for name in _AUTHORS if name in record.fields
+    }
+    frequent = {
+        address
+        for address, count in counts.items()
+        if holders >= _OWN_RECORDS_MIN and count > _OWN_ADDRESS_SHARE * holders
+    }
+    return frozenset(frequent - authors if len(frequent) > 1 else frequent)  # mails of one person have two in common
+
+
+def stem_of(word: str) -> str:
+    """Return the beginning of a word, without the ending of a plural."""
+    return (word[:-1] if len(word) >= _STEM_LETTERS and word.endswith("s") else word)[:_STEM_LETTERS]
 
 
 def _is_compared(name: str, line: str) -> bool:

@@ -14,7 +14,15 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from mainstay.trust.request_vocabulary import ENGLISH_VERBS, MONEY, OTHER_VERBS, SYNONYMS, UNDERSTOOD, split_words
+from mainstay.trust.request_vocabulary import (
+    ENGLISH_VERBS,
+    MONEY,
+    OTHER_VERBS,
+    SYNONYMS,
+    TRANSLATIONS,
+    UNDERSTOOD,
+    split_words,
+)
 from mainstay.trust.user_statements import is_negated_before, iterate_clauses
 
 _REQUEST_CHARS_MAX = 20_000  # of a user's text; what follows is not searched for requests
@@ -29,7 +37,8 @@ _REPLY = re.compile(
     re.IGNORECASE,
 )
 _GROUP = re.compile(
-    r"\b(?:participants?|attendees?|invitees|guests|everyone|everybody|all of them|them|him|her|sender|author"
+    r"\b(?:participants?|attendees?|invitees|guests|members|people (?:from|of|in)|everyone|everybody"
+    r"|all of them|them|him|her|sender|author"
     r"|organi[sz]er"
     r"|back|teilnehmer(?:n|innen)?|allen|ihm|ihr|ihnen|absender|zurück|tous|leur|lui|expéditeur|asistentes|todos"
     r"|les|le"
@@ -48,7 +57,7 @@ _ANAPHORA = re.compile(
 )
 # where an English verb is a request: "message Ann", "please mail her", "can you now post it", not "the message of Ann"
 _BEFORE_VERB = (
-    r"(?:^\s*|[,:;.!?\u2026\u2013\u2014\"\u201c*\u2022]\s{0,3}|\n|\b(?:please|to|and|then|you|also|just|now|or"
+    r"(?:^\s*|\b(?:if|when|once|falls|wenn|si|cuando|quand)\b[^,.;!?\n]{1,60}?\s|[,:;.!?\u2026\u2013\u2014\"\u201c*\u2022]\s{0,3}|\n|\b(?:please|to|and|then|you|also|just|now|or"
     r"|let['\u2019]?s|kindly|ahead"
     r"|pls|plz|simply|directly|quickly|immediately|hey|hi|hello|ok|okay|so|finally|first|second|third|next"
     r"|afterwards|instead"
@@ -65,6 +74,7 @@ STRICT_ACTIONS = frozenset(("remove", "pay"))  # the thing must be named in the 
 _COMPATIBLE = {  # the families of verbs by which users ask for an action
     "change": ("change", "create", "book"),
     "create": ("create", "change", "book"),
+    "invite": ("change", "remove", "send", "create"),
     "book": ("book", "create", "pay"),
 }
 _CONFIRMATION = re.compile(
@@ -106,6 +116,20 @@ _RECIPIENT = re.compile(
     r"[\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
     re.IGNORECASE,
 )
+_NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niets)\b", re.IGNORECASE)
+_ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
+_LISTING_VERBS = split_words("list search find query browse")
+_ANSWERS = split_words("respond reply answer accept rsvp decline to")
+_NOUNS_OR_VERBS = split_words(
+    "mail email message text post note order file book document record log comment share label tag plan schedule draft"
+    " invite answer call review request transfer open issue list contact event calendar task report address link start"
+    " set react thread"
+)
+_THINGS = split_words(
+    "mail email message text file document event calendar issue contact task list report address link thread note"
+    " record"
+)
+_MONEY_VERBS = split_words("send schedule make create pay transfer wire")
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
 _MONTHS = {
     name: number
@@ -157,31 +181,70 @@ def words_of(text: str) -> list[str]:
     return [word.casefold() for word in _TOKEN.findall(text)]
 
 
+def split_tool_name(tool_name: str) -> list[str]:
+    """Return the words of a tool's name: `createCalendarEntry`, `gh_issue_close`, `server__team-post`."""
+    return words_of(re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2]))
+
+
 @lru_cache(maxsize=512)
 def find_tool_action(tool_name: str) -> str:
-    """Return the family of the first verb in a tool's name, the first word itself if no family has it, and `read` if
-    the tool is named for reading."""
-    name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])
-    words = words_of(name)
-    if words and words[0] in _READING_VERBS:
+    """Return the family of the verb in a tool's name, the last word if no family has one, and `read` if the tool is
+    named for reading. A word that is a noun, too (`mail_archive`), is the verb only if there is no other."""
+    words = split_tool_name(tool_name)
+    if not words:
+        return ""
+    if words[0] in _READING_VERBS:
         return READING
-    if "send" in words and not MONEY.isdisjoint(words):
+    if not MONEY.isdisjoint(words[1:]) and words[0] in _MONEY_VERBS:
         return "pay"
-    if not _INVITATION.isdisjoint(words) and words[0] in ("respond", "reply", "answer", "accept", "rsvp"):
-        return "change"
-    for word in words:
-        for family in ("remove", "send", "book", "pay", "change", "create"):
-            if word in _english_verbs(family) and not (family == "change" and word == "check"):
-                return family
-    return words[0] if words else ""
+    if "request" in words and not MONEY.isdisjoint(words):
+        return "send"
+    if not _INVITATION.isdisjoint(words) and not _ANSWERS.isdisjoint(words):
+        return "invite"  # an answer to an invitation
+    clear = [word for word in words if word not in _NOUNS_OR_VERBS]
+    for word in (*clear, *(word for word in words if word not in _THINGS), *words):
+        if word == "transfer" and MONEY.isdisjoint(words[1:]) and len(words) > 1:
+            return "change"  # an object changes hands
+        if family := _family_of(word):
+            return family
+    return READING if words[-1] in _READING_VERBS else words[-1]
+
+
+def lists_things(tool_name: str) -> bool:
+    """Return True for a tool that is named for a search or a list: its rows are things, not the content of one."""
+    return not _LISTING_VERBS.isdisjoint(split_tool_name(tool_name))
+
+
+def lists_rooms(tool_name: str) -> bool:
+    return lists_things(tool_name) and not _ROOM_NOUNS.isdisjoint(split_tool_name(tool_name))
+
+
+def _family_of(word: str) -> str:
+    families = ("remove", "send", "book", "pay", "change", "create")
+    return next((family for family in families if word in _english_verbs(family) and word != "check"), "")
 
 
 @lru_cache(maxsize=512)
 def tool_nouns(tool_name: str) -> frozenset[str]:
     """Return the words of a tool's name that are not its verb, with their synonyms and plurals."""
-    name = re.sub(r"([a-z])([A-Z])", r"\1_\2", tool_name.rpartition("__")[2])
-    words = (set(words_of(name)[1:]) or set(words_of(name))) - _PARTICLES
+    all_words = split_tool_name(tool_name)
+    nouns = [word for word in all_words if word in _NOUNS_OR_VERBS or not (_family_of(word) or word in _READING_VERBS)]
+    words = (set(nouns) or set(all_words[1:]) or set(all_words)) - _PARTICLES
     for group in SYNONYMS:
+        if not words.isdisjoint(group):
+            words |= group
+    return frozenset(words | {f"{word}s" for word in words} | {word[:-1] for word in words if word.endswith("s")})
+
+
+@lru_cache(maxsize=512)
+def own_nouns(tool_name: str) -> frozenset[str]:
+    """Return the words of a tool's name that are not its verb, with translations but without other things."""
+    words = {
+        word
+        for word in split_tool_name(tool_name)
+        if word in _NOUNS_OR_VERBS or not (_family_of(word) or word in _READING_VERBS)
+    } - _PARTICLES
+    for group in TRANSLATIONS:
         if not words.isdisjoint(group):
             words |= group
     return frozenset(words | {f"{word}s" for word in words})
@@ -196,7 +259,10 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
             if _QUESTION.match(text, start, end):
                 continue
             found = verbs.finditer(text[start:end])
-            if any(not is_negated_before(text, start + verb.end()) for verb in found):
+            if any(
+                not is_negated_before(text, start + verb.end()) and not _NOTHING.match(text, start + verb.end(), end)
+                for verb in found
+            ):
                 yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
 
 
@@ -244,9 +310,27 @@ def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Se
         texts = all_texts[-len(texts) - 1 :]
     if any(True for family in _COMPATIBLE.get(action, (action,)) for _ in iterate_requests(family, texts)):
         return True
+    if action == "pay" and any(
+        not MONEY.isdisjoint(words_of(clause.text[clause.start : clause.end]))
+        for family in ("create", "change")
+        for clause in iterate_requests(family, texts)
+    ):
+        return True  # `set up a standing order`
     if action == "send" and any(_ROOM_AS_RECIPIENT.search(text[:_REQUEST_CHARS_MAX]) for text in texts):
         return True
     return any(_is_unknown_language(text[:_REQUEST_CHARS_MAX]) for text in texts)
+
+
+def is_thing_requested(tool_name: str, texts: Sequence[str]) -> bool:
+    """Return True for a tool without a known verb if the user asked for what it is named for: `make a public link`."""
+    if find_tool_action(tool_name) in ENGLISH_VERBS:
+        return False
+    words = set(split_tool_name(tool_name)[1:]) - _PARTICLES
+    return bool(words) and any(
+        words <= set(words_of(clause.text[clause.start : clause.end]))
+        for family in ("create", "change")
+        for clause in iterate_requests(family, texts)
+    )
 
 
 def _is_unknown_language(text: str) -> bool:
@@ -287,4 +371,13 @@ def _request_pattern(action: str) -> re.Pattern[str]:
         rf"{verb[:-1]}(?:e|ing)" if verb.endswith("e") else rf"{verb}(?:{verb[-1]}?ing)?"
         for verb in ENGLISH_VERBS[action].split()
     ]
-    return re.compile(rf"{_BEFORE_VERB}(?:{'|'.join(english)})\b|\b(?:{OTHER_VERBS[action]})\b", re.IGNORECASE)
+    to_user = (
+        r"(?!\s+(?:me|us)\b(?!\s+and\b))" if action in ("send", "pay") else ""
+    )  # `give me a summary` is a question
+    return re.compile(
+        rf"{_BEFORE_VERB}(?:(?:{'|'.join(english)})\b{to_user}|(?:mail|email|dm|text|message)\s+me\b)"
+        rf"|\b(?:{OTHER_VERBS[action]})\b"
+        if action == "send"
+        else rf"{_BEFORE_VERB}(?:{'|'.join(english)})\b{to_user}|\b(?:{OTHER_VERBS[action]})\b",
+        re.IGNORECASE,
+    )

@@ -20,7 +20,7 @@ from mainstay.core.session import Session
 from mainstay.core.tool_ports import CALL_TOOL_NAME, declared_readers, is_declared_private, only_reads
 from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.request_vocabulary import can_name
-from mainstay.trust.requested_actions import find_dates, words_of
+from mainstay.trust.requested_actions import find_dates, lists_things, words_of
 from mainstay.trust.tool_invocation import iterate_texts
 
 _RESULTS_MAX = 400  # newest results that are examined
@@ -28,6 +28,10 @@ _RESULT_CHARS_MAX = 400_000  # a longer result is not parsed
 _RECORDS_MAX = 5_000  # of one result
 _DEPTH_MAX = 12
 _PARSED_MAX = 256  # results whose records are remembered
+_CELLS = re.compile(r"\s\|\s|\t")
+_CELLS_MIN = 2
+_ROW_ID = re.compile(r"#?[\w.-]{1,40}")
+_NAME_WORDS_MAX = 8  # a text of more words is content, not a name
 _DATE_CHARS_MAX = 40  # a longer text is no date
 FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
 _ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid)|.*(?:Id|ID)")
@@ -42,6 +46,10 @@ class ResultRecord(msgspec.Struct, frozen=True, eq=False):
     words: frozenset[str]  # the words of its texts that can name something
     names: tuple[str, ...]  # its texts as words, without the suffix of file names
     dates: frozenset[tuple[int, int]]  # months and days
+    keys: frozenset[str] = frozenset()  # the names of its fields
+    numbers: frozenset[float] = frozenset()  # the values of its numeric fields, which no text can forge
+    fields: Mapping[str, str] = {}  # its short values by name
+    is_group: bool = False  # it has a list of texts: participants, members
 
 
 class SeenResult(msgspec.Struct, frozen=True):
@@ -53,7 +61,7 @@ class SeenResult(msgspec.Struct, frozen=True):
     is_trusted: bool  # the developer or the owner declared its content as the user's own data
     is_public: bool
     is_own_action: bool  # a call that changed something and succeeded
-    has_records: bool  # its objects were built by the tool, not by text of others
+    has_records: bool  # its objects, or the rows of a list, were built by the tool, not by text of others
     input: str  # the arguments as the model wrote them, in lower case: what they contain is no evidence
 
 
@@ -97,7 +105,9 @@ class SeenContent:
         is_public = tool is not None and is_declared_private(tool) is False and not is_private(part.origin)
         arguments = _parse_object(call.input) if call is not None else {}
         acted = tool is not None and not only_reads(tool) and not part.is_error
-        has_records = not part.is_error and (is_trusted or getattr(tool, "is_structured", False))
+        has_records = not part.is_error and (
+            is_trusted or getattr(tool, "is_structured", False) or (tool is not None and lists_things(tool.name))
+        )
         written = call.input.casefold() if call is not None else ""
         result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted, has_records, written)
         self.results.append(result)
@@ -112,8 +122,18 @@ class SeenContent:
         for result in self.results[-_RESULTS_MAX:]:
             if not result.has_records:
                 continue
-            for record in _parse_records(result.content, is_trusted=result.is_trusted):
+            is_structured = result.is_trusted or getattr(result.tool, "is_structured", False)
+            for record in _parse_records(result.content, is_trusted=result.is_trusted, is_structured=is_structured):
                 yield record, result
+
+
+def iterate_names(result: SeenResult) -> Iterator[str]:
+    """Yield the items of a result that is a list of names, and the short texts of its records."""
+    value = parse_json(result.content)
+    items = value if isinstance(value, list) else []
+    yield from (item for item in items if isinstance(item, str) and len(item) <= FIELD_CHARS_MAX)
+    for record in _parse_records(result.content, is_trusted=result.is_trusted):
+        yield from record.texts
 
 
 def _parse_object(text: str) -> Mapping[str, object]:
@@ -135,7 +155,7 @@ def _find_readers(result: SeenResult) -> frozenset[str]:
     named = [text for name in names for text in iterate_texts(result.arguments.get(name))]
     if named:
         return frozenset(map(normalise_reader, named))
-    value = _parse_json(result.content)
+    value = parse_json(result.content)
     objects = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
     if not objects or (isinstance(value, list) and len(objects) < len(value)):
         return frozenset()
@@ -155,7 +175,7 @@ def normalise_reader(text: str) -> str:
 # --- records ---------------------------------------------------------------------------------------
 
 
-def _parse_json(text: str) -> object:
+def parse_json(text: str) -> object:
     stripped = text.lstrip()
     if not stripped.startswith(("{", "[", '"')) or len(text) > _RESULT_CHARS_MAX:
         return None
@@ -166,9 +186,11 @@ def _parse_json(text: str) -> object:
 
 
 @lru_cache(maxsize=_PARSED_MAX)
-def _parse_records(content: str, *, is_trusted: bool) -> tuple[ResultRecord, ...]:
-    value = _parse_json(content)
+def _parse_records(content: str, *, is_trusted: bool, is_structured: bool = True) -> tuple[ResultRecord, ...]:
+    value = parse_json(content) if is_structured else None
     records = tuple(islice(_iterate_objects(value, 0), _RECORDS_MAX))
+    if not records and value is None:
+        records = tuple(islice(_iterate_rows(content[:_RESULT_CHARS_MAX]), _RECORDS_MAX))
     if records or not is_trusted:
         return records
     # a trusted result that is no object: its items or lines
@@ -177,16 +199,38 @@ def _parse_records(content: str, *, is_trusted: bool) -> tuple[ResultRecord, ...
     return tuple(_build_record("", (text[:FIELD_CHARS_MAX],)) for text in texts)
 
 
-def _build_record(id: str, texts: tuple[str, ...]) -> ResultRecord:
+def _build_record(
+    id: str,
+    texts: tuple[str, ...],
+    keys: frozenset[str] = frozenset(),
+    numbers: frozenset[float] = frozenset(),
+    fields: Mapping[str, str] | None = None,
+    *,
+    is_group: bool = False,
+) -> ResultRecord:
     words = [words_of(re.sub(r"\.\w{1,5}$", "", text)) for text in texts]
     return ResultRecord(
         id,
         texts,
         frozenset(normalise_reader(text) for text in (*texts, id) if text),
-        frozenset(word for text in texts for word in words_of(text) if can_name(word)),
+        frozenset(
+            word for text in texts if len(text.split()) <= _NAME_WORDS_MAX for word in words_of(text) if can_name(word)
+        ),
         tuple(" ".join(name) for name in words if any(can_name(word) for word in name)),
         frozenset(date for text in texts if len(text) <= _DATE_CHARS_MAX for date in find_dates(text)),
+        keys,
+        numbers,
+        fields or {},
+        is_group,
     )
+
+
+def _iterate_rows(content: str) -> Iterator[ResultRecord]:
+    """Yield the rows of a text that is a table: `D108 | Hotel receipt.pdf | Inbox`. A row begins with its id."""
+    for line in content.splitlines():
+        cells = [cell.strip() for cell in _CELLS.split(line)]
+        if len(cells) >= _CELLS_MIN and _ROW_ID.fullmatch(cells[0]):
+            yield _build_record(cells[0], tuple(cell for cell in cells[1:] if 0 < len(cell) <= FIELD_CHARS_MAX))
 
 
 def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
@@ -206,7 +250,15 @@ def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
                 texts += [text for text in item if isinstance(text, str)]
         if scalars or texts:
             short = tuple(text for text in texts if len(text) <= FIELD_CHARS_MAX)
-            yield _build_record(str(scalars[id_key]) if id_key else "", short)
+            numbers = frozenset(
+                float(item)
+                for key, item in scalars.items()
+                if key != id_key and isinstance(item, int | float) and not isinstance(item, bool)
+            )
+            id = str(scalars[id_key]) if id_key else ""
+            is_group = any(isinstance(item, list) and item for item in value.values())
+            fields = {key: str(item) for key, item in scalars.items() if len(str(item)) <= FIELD_CHARS_MAX}
+            yield _build_record(id, short, frozenset(map(str.lower, scalars)), numbers, fields, is_group=is_group)
         for item in value.values():
             yield from _iterate_objects(item, depth + 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import date, time
 from decimal import Decimal
 
@@ -12,16 +12,29 @@ from mainstay.trust.requested_actions import find_dates
 _NUMBER = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?)(?![\w:]|[.-]\d)")
 _TIME = re.compile(r"(?<![\d.])(\d{1,2})(?:[:.h](\d{2})| ?(am|pm|uhr|h)\b)(?!\.\d)", re.IGNORECASE)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ](\d{2}:\d{2})(?::\d{2})?\S{0,6})?|(\d{2}:\d{2})")
+_HOUR_RANGE = re.compile(
+    r"(?<![\d.:/-])(\d{1,2})\s?(?:to|until|till|-|\u2013|bis|\u00e0|a)\s?\d{1,2}[:.h]\d{2}\b", re.IGNORECASE
+)
 _SMALL = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _REFERENCE = re.compile(
     r"(?:\b(?:invoice|no|nr|number|order|account|ref|rechnung|facture|factura)\.?|#)\s?$", re.IGNORECASE
 )
+_CENT = 0.006
 _TEXT_CHARS_MAX = 20_000
 _ACTIONS_WITH_AMOUNTS = frozenset(("pay", "change", "book"))
 
 
-def find_unstated_value(arguments: Mapping[str, object], action: str, texts: Sequence[str]) -> str:
-    """Return an argument that differs from what the user stated; empty if none does.
+def find_unstated_value(
+    arguments: Mapping[str, object],
+    action: str,
+    texts: Sequence[str],
+    destinations: Sequence[str] = (),
+    recorded: Set[float] = frozenset(),
+) -> str:
+    """Return an argument that differs from what the user stated; empty if none does. Destinations are no values.
+
+    `recorded` are numbers of records that the request is about: an amount may be one of them, or follow from one
+    of them and the numbers that the user stated (`send them the difference`, `10 % more`).
 
     If the user stated dates, all dates of the call must be among them; if times, the first one; if amounts, the numbers
     of a payment, change or booking. What the user left open is not compared, except the amount of a payment.
@@ -30,6 +43,8 @@ def find_unstated_value(arguments: Mapping[str, object], action: str, texts: Seq
     dates, times, numbers = find_dates(text), set(_find_times(text)), set(_find_numbers(text))
     is_first_time = True
     for name, given in arguments.items():
+        if isinstance(given, str | int) and str(given) in destinations:
+            continue
         value = _simplify(given)
         if isinstance(value, str) and (match := _ISO.fullmatch(value)):
             if dates and (own := find_dates(value)) and not own <= dates:
@@ -38,9 +53,26 @@ def find_unstated_value(arguments: Mapping[str, object], action: str, texts: Seq
             if clock and times and is_first_time and clock not in times:
                 return f"{name} {value}"
             is_first_time = is_first_time and not clock
-        elif _is_amount(value, action) and (numbers or action == "pay") and value not in numbers:
+        elif (
+            _is_amount(value, action)
+            and (numbers or action == "pay")
+            and value not in numbers
+            and not _follows(value, recorded, numbers)
+        ):
             return f"{name} {value}"
     return ""
+
+
+def _follows(amount: object, recorded: Set[float], stated: Set[float]) -> bool:
+    """Return True for the difference of a recorded number to a stated one, or a stated percentage of it; if the user
+    stated no number, for a recorded number or its half."""
+    assert isinstance(amount, int | float)
+    results = {result for number in recorded for result in (number, number / 2)} if not stated else set()
+    for number in recorded:
+        for other in stated:
+            share = number * other / 100
+            results |= {abs(number - other), share, number + share, *(share + fee for fee in stated)}
+    return any(abs(amount - result) < _CENT for result in results)
 
 
 def _simplify(value: object) -> object:
@@ -57,6 +89,8 @@ def _is_amount(value: object, action: str) -> bool:
 
 
 def _find_times(text: str) -> Iterator[str]:
+    for match in _HOUR_RANGE.finditer(text):  # `8 to 9:30`
+        yield f"{int(match[1]):02}:00"
     for match in _TIME.finditer(text):
         hour = int(match[1]) % 12 + 12 if (match[3] or "").lower() == "pm" else int(match[1])
         yield f"{hour:02}:{match[2] or '00'}"

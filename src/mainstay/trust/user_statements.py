@@ -21,6 +21,17 @@ _NOT_A_NEGATION = re.compile(
     r"|\bno (?:te )?olvides\b|\bnon dimenticare\b|\bnão (?:se )?esqueça\b|\bvergeet niet\b|\bне забудь(?:те)?\b",
     re.IGNORECASE,
 )
+# a reason before the request: "we do not need a.txt any more, delete it"
+_REASON = re.compile(
+    r"(?:\b(?:not|no longer|never|nobody|nothing)|n['\u2019]t)\b[^,;:\n]{0,40}?\b(?:need(?:s|ed)?|want(?:s"
+    r"|ed)?|us(?:e[sd]?|ing)"
+    r"|require[sd]?|relevant|interesting)\b[^,;:\n]{0,80}[,;:]"
+    r"|\b(?:brauch\w*|benötig\w*|nutz\w*|verwend\w*)\b[^,;:\n]{0,60}\b(?:nicht|kein\w*|niemand)\b[^,;:\n]{0,40}[,;:]"
+    r"|\b(?:ne|n['\u2019])\s?[^,;:\n]{0,40}\b(?:plus|besoin|utilis\w*|sert|pas)\b[^,;:\n]{0,60}[,;:]"
+    r"|\bno\b[^,;:\n]{0,30}\b(?:necesit\w*|falta|sirve\w*|us\w+)\b[^,;:\n]{0,60}[,;:]"
+    r"|\bnon\b[^,;:\n]{0,30}\b(?:serv\w*|us\w+)\b[^,;:\n]{0,60}[,;:]",
+    re.IGNORECASE,
+)
 # a condition before the request: "If it does not pass, write to …"; not "if in doubt do not write to …, …"
 _CONDITION = re.compile(
     r"(?:^|[\s,(])(?:if|when|whenever|in case)\b(?:(?!\b(?:do not|don['\u2019]t|never|please)\b)[^,\n]){0,300},"
@@ -29,11 +40,11 @@ _CONDITION = re.compile(
 )
 _CONTRAST = re.compile(r"\b(?:but|sondern|aber|mais|pero|sino|però|bensì|mas|maar|ale|но|ama)\b|但|而是", re.IGNORECASE)
 _NEGATION = re.compile(
-    r"\b(?:not|never|no longer|cannot|without|except|excluding|avoid|stop|instead of|rather than|nothing to|nobody)\b"
-    r"|n['\u2019]t\b"
-    r"|\b(?:nicht|kein(?:e[nmrs]?)?|nie|niemals|ohne|außer|statt|anstatt)\b"
-    r"|\b(?:ne|pas|jamais|sans|sauf)\b|\bn['\u2019](?=[aeiouyhéè])"
-    r"|\b(?:no|nunca|jamás|sin|excepto|salvo)\b"
+    r"\b(?:not|never|no longer|cannot|without|except|excluding|avoid|stop|instead of|rather than|nothing|nobody)\b"
+    r"|n['\u2019]t\b|\b(?:dont|doesnt|shouldnt|mustnt|wont|cant)\b"
+    r"|\b(?:nichts|nicht|kein(?:e[nmrs]?)?|nie|niemals|ohne|außer|statt|anstatt)\b"
+    r"|\b(?:ne|pas|rien|jamais|sans|sauf)\b|\bn['\u2019](?=[aeiouyhéè])"
+    r"|\b(?:no|nada|nunca|jamás|sin|excepto|salvo)\b"
     r"|\b(?:non|mai|senza|tranne)\b"
     r"|\b(?:não|nao|nunca|sem|exceto)\b"
     r"|\b(?:niet|geen|nooit|zonder|behalve)\b"
@@ -57,13 +68,16 @@ _LATE_NEGATION = re.compile(
 )
 _REMOVAL = re.compile(
     r"\b(?:delet(?:e|ing)|remov(?:e|ing)|eras(?:e|ing)|discard(?:ing)?|purg(?:e|ing)|wip(?:e|ing)|trash|unlink|uninstall"
-    r"|get rid of|throw (?:away|out)|mov(?:e|ing)|renam(?:e|ing)|reset|revert|undo|prun(?:e|ing)|rm|rmdir|mv"
+    r"|get rid of|throw\b(?:[^.!?\n]{1,80}?)??\s(?:away|out)|scrap|dedup(?:e|licate)|mov(?:e|ing)|renam(?:e"
+    r"|ing)|reset|revert|undo|prun(?:e|ing)|rm|rmdir|mv"
     r"|(?:clean|clear|empty|tidy)(?:ing)? (?:up|out|the|all|my|our|this|that|these|those|it|them|everything)"
+    r"|can be (?:deleted|removed)|can go(?=\s*(?:[.,!?;]|$))"
     r"|drop(?:ping)? (?:the|it|them|this|that|these|those|all|my|our|table|column|index|database|\S*[./_]\S*))\b"
     r"|\b(?:l(?:ö|oe)sch(?:e|en|t)?|entfern(?:e|en|t)?|verschieb(?:e|en|t)?|umbenenn(?:e|en|t)?|benenne\b.{1,80}\bum"
-    r"|aufr(?:ä|ae)um(?:e|en)?|r(?:ä|ae)um(?:e|t)?\b.{1,80}\bauf|wirf\b.{1,80}\bweg)\b"
+    r"|aufr(?:ä|ae)um(?:e|en)?|r(?:ä|ae)um(?:e|t)?\b.{1,80}\bauf|(?:wirf|schmei(?:ß|ss)e?)\b.{1,80}\bweg"
+    r"|(?:kann|können|darf|dürfen) weg)\b"
     r"|\b(?:supprim(?:e|er|ez|ons)|effac(?:e|er|ez|ons)|enl(?:è|e)v(?:e|er|ez|ons)|d(?:é|e)plac(?:e|er|ez|ons)"
-    r"|renomm(?:e|er|ez|ons)|retir(?:e|er|ez|ons)|nettoie|nettoy(?:er|ez|ons))\b"
+    r"|renomm(?:e|er|ez|ons)|retir(?:e|er|ez|ons)|nettoie|nettoy(?:er|ez|ons)|jett?e[rz]?)\b"
     r"|\b(?:borr(?:a|ar|ad|e|en|es)|b(?:ó|o)rral[oae]s?|elimin(?:a|ar|ad|e|en|es)|quit(?:a|ar|ad|e|es)|muev(?:e|a|as)"
     r"|mover|limpi(?:a|ar|e|es)|renombr(?:a|ar|e|es))\b"
     r"|\b(?:cancell(?:a|are|ate)|rimuov(?:i|ere|ete)|elimin(?:are|ate)|spost(?:a|are|ate)|rinomin(?:a|are|ate))\b"
@@ -111,7 +125,7 @@ def is_negated_before(text: str, end: int) -> bool:
     """Return True if there is a negation between the beginning of the sentence and this place."""
     before = text[max(0, end - _SCOPE_CHARS_MAX) : end]
     before = before[max((found.end() for found in _SENTENCE_END.finditer(before)), default=0) :]
-    before = _CONDITION.sub(" ", _NOT_A_NEGATION.sub(" ", before))
+    before = _CONDITION.sub(" ", _REASON.sub(" ", _NOT_A_NEGATION.sub(" ", before)))
     contrasts = list(_CONTRAST.finditer(before))
     scope = before[contrasts[-1].end() :] if contrasts else before
     return _NEGATION.search(scope) is not None
@@ -126,6 +140,11 @@ def iterate_removal_clauses(text: str) -> Iterator[tuple[int, int, bool]]:
             if not is_negated(text, start + found.start(), start + found.end()):
                 yield start, end, _PRONOUN.match(text, start + found.end(), end) is not None
                 break
+
+
+def blank_removal_verbs(clause: str) -> str:
+    """Return a clause with spaces in the place of its verbs of removal."""
+    return _REMOVAL.sub(lambda found: " " * len(found[0]), clause)
 
 
 def iterate_change_clauses(text: str) -> Iterator[tuple[int, int]]:

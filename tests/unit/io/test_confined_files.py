@@ -592,7 +592,7 @@ def test_a_disk_that_takes_no_more_is_a_sentence_and_the_old_file_stays(home: Pa
         "    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(home / "root")], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", script, str(home / "root")], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.strip() == "f cannot be written: File too large."
     assert (home / "root" / "f").read_text() == "f of root"

@@ -69,7 +69,7 @@ def test_rules_cover_what_git_says_they_do(tmp_path: Path) -> None:
         text = "\n".join(rules)
         (tmp_path / ".gitignore").write_text(text)
         asked = ["git", "-C", str(tmp_path), "check-ignore", "-z", "--stdin", "--no-index"]
-        said = subprocess.run(asked, input="\0".join(paths) + "\0", capture_output=True, text=True, timeout=20).stdout
+        said = subprocess.run(asked, input="\0".join(paths) + "\0", capture_output=True, text=True, timeout=120).stdout
         ignored = IgnoreRules().with_rules(0, text)
         ours = {path for path in paths if _covers(ignored, path, tmp_path)}
         assert ours == set(said.split("\0")) - {""}, f"of {rules}"

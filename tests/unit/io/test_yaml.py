@@ -141,9 +141,9 @@ def test_bytes_are_read_as_utf_8_with_or_without_a_mark() -> None:
 
 
 def test_a_bomb_of_nine_levels_is_refused_at_parse() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     error = refused(bomb(9))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert "more than 100 aliases" in error.reason
     assert error.line == 4
 
@@ -162,9 +162,9 @@ def test_aliases_are_counted() -> None:
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "- " * 200_000, "? " * 200_000, '{"a":' * 100_000])
 def test_deep_nesting_is_refused(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     refused(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_depth_is_counted_through_aliases() -> None:
@@ -246,9 +246,9 @@ def test_unreadable_input_is_refused_with_a_sentence(text: str, words: str) -> N
 
 def test_a_megabyte_is_read_in_reasonable_time() -> None:
     text = "".join(f"key{n}: [1, two, {{three: 3}}]\n" for n in range(5_000))
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(load_yaml(text).data) == 5_000
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 ODD = st.text(alphabet=st.sampled_from(list("ab01:-?[]{},&*!|>'\"%@`#~<. \n\t\\ü\ud800\x00\u2028")), max_size=60)

@@ -17,7 +17,7 @@ from mainstay.tools.fetch import CACHED_PAGES_MAX, PAGE_CHARS_MAX, create_fetch_
 
 
 def fetching(*sites: Site) -> Tool:
-    return create_fetch_tool(FetchRules(private_hosts=tuple(site.place for site in sites), timeout_s=5))
+    return create_fetch_tool(FetchRules(private_hosts=tuple(site.place for site in sites), timeout_s=60))
 
 
 def test_it_may_run_again_reaches_out_and_brings_in_what_is_outside() -> None:
@@ -124,7 +124,7 @@ async def test_f39_the_private_network_is_refused(offset: int) -> None:
 
 async def test_policy_is_asked_where_a_redirect_leads() -> None:
     async with Site() as inner, Site(moved(inner.url)) as site:
-        rules = FetchRules(private_hosts=(site.place, inner.place), timeout_s=5)
+        rules = FetchRules(private_hosts=(site.place, inner.place), timeout_s=60)
         with pytest.raises(AddressRefused, match="policy"):
             await call(create_fetch_tool(rules, lambda url: url != inner.url), url=site.url)
         assert inner.heads == []
@@ -144,7 +144,7 @@ async def test_an_abort_closes_the_connection_and_caches_nothing() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(site.gone.wait(), 5)
+        await asyncio.wait_for(site.gone.wait(), 120)
         task = asyncio.create_task(call(tool, url=site.url, offset=2))
         while len(site.heads) < 2:  # nothing of the first was kept
             await asyncio.sleep(0)

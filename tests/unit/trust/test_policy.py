@@ -305,8 +305,10 @@ async def test_a_file_that_the_session_made_names_nothing_but_itself() -> None:
 async def test_a_removal_is_named_where_it_happens() -> None:
     named = tainted("delete build")
     assert (await judged(BASH, {"command": "rm -r build"}, None, named)).decision == "allow"
-    assert (await judged(BASH, {"command": "cd other && rm -r build"}, None, named)).decision == "ask"
-    assert (await judged(BASH, {"command": "rm -r build", "cwd": "other"}, None, named)).decision == "ask"
+    for arguments in ({"command": "cd other && rm -r build"}, {"command": "rm -r build", "cwd": "other"}):
+        elsewhere = await judged(BASH, arguments, None, named)
+        assert elsewhere.protect_deletions  # what it removes is judged when it has run
+        assert not elsewhere.removable_paths
     assert (await judged(BASH, {"command": "rm -r /build"}, None, named)).decision == "ask"
 
 

@@ -50,7 +50,7 @@ class World:
             env={"PATH": str(self.bin), "HOME": str(self.folder), "LOG": str(logs[0])},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=20,
+            timeout=120,
             check=False,
         )
         return {name for log in logs if log.exists() for name in log.read_text().split()}
