@@ -2,7 +2,8 @@
 
 It serves OpenAI chat completions on 127.0.0.1 in a separate process, prints its port and exits when its standard input
 closes. A call takes the tokens of its prompt and `max_tokens`. The rate limit headers are true, missing or false
-(`--says`). In bursts (`--burst-s`) it refuses all requests.
+(`--says`). In bursts (`--burst-s`) it refuses all requests, or some at random (`--refused-share`). Another client of
+the account (`--elsewhere`) may take requests, too.
 """
 
 from __future__ import annotations
@@ -81,7 +82,10 @@ class Account:
         self.tokens = TokenBucket(arguments.tokens, arguments.tokens * arguments.bucket_s)
         self.header_mode: str = arguments.says
         self.burst_s, self.every_s = arguments.burst_s, arguments.every_s
+        self.refused_share: float = arguments.refused_share
+        self.elsewhere: float = arguments.elsewhere
         self.refused = 0
+        self.taken_elsewhere = 0
         self.first_request_at = self.last_taken_at = 0.0
         self.random = random.Random(1)
 
@@ -95,6 +99,8 @@ class Account:
         ]
         if self.burst_s and (now - self.first_request_at) % self.every_s >= self.every_s - self.burst_s:
             waits_s.append(1.0)
+        if self.random.random() < self.refused_share:
+            waits_s.append(1.0)
         if max(waits_s) > 0:
             self.refused += 1
             return math.ceil(max(waits_s))
@@ -102,6 +108,14 @@ class Account:
         self.tokens.take(tokens)
         self.last_taken_at = now
         return None
+
+    async def take_elsewhere(self) -> None:
+        """Take requests as another client of the account does that takes no notice of refusals."""
+        while True:
+            await asyncio.sleep(self.random.expovariate(self.elsewhere))
+            if self.first_request_at and self.requests.refill(time.monotonic()) >= 1:
+                self.requests.take(1)
+                self.taken_elsewhere += 1
 
     def build_headers(self) -> bytes:
         lines = []
@@ -119,7 +133,8 @@ class Account:
         used = [bucket.taken / (bucket.size + bucket.rate * seconds) for bucket in buckets]
         ideal_s = max((bucket.taken - bucket.size) / bucket.rate for bucket in buckets)
         return {
-            "taken": self.requests.taken,
+            "taken": self.requests.taken - self.taken_elsewhere,
+            "taken_elsewhere": self.taken_elsewhere,
             "tokens": self.tokens.taken,
             "refused": self.refused,
             "seconds": seconds,
@@ -162,10 +177,14 @@ def add_headers(response: bytes, headers: bytes) -> bytes:
 
 async def serve() -> None:
     server = await asyncio.get_running_loop().create_server(RateLimitedConnection, "127.0.0.1", 0, backlog=1024)
+    account = RateLimitedConnection.account
+    other = asyncio.create_task(account.take_elsewhere()) if account.elsewhere else None
     print(server.sockets[0].getsockname()[1], flush=True)
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await reader.read()  # until the parent process exits or closes the pipe
+    if other is not None:
+        other.cancel()
 
 
 def main() -> None:
@@ -178,6 +197,8 @@ def main() -> None:
         "--burst-s", type=float, default=0, help="seconds of each period in which all requests are refused"
     )
     parser.add_argument("--every-s", type=float, default=8, help="length of that period")
+    parser.add_argument("--refused-share", type=float, default=0, help="of all requests that are refused at random")
+    parser.add_argument("--elsewhere", type=float, default=0, help="requests per second of another client")
     parser.add_argument("--latency-ms", type=float, default=250, help="mean latency of an answer, varied by 50 %%")
     arguments = parser.parse_args()
     RateLimitedConnection.account = Account(arguments)

@@ -50,20 +50,35 @@ class Case:
     min_capacity: float | None = 0.7  # share of the capacity that must be used
     max_time_ratio: float | None = None  # of the ideal time
     rate_limited: bool = True
+    min_throughput: float | None = None  # share of the turns per second of the case `random-0`
 
 
 FEW_TOKENS = ("--requests", "140", "--tokens", "32000")  # the token limit is reached before the request limit
+UNLIMITED = ("--requests", "100000", "--says", "nothing", "--latency-ms", "100", "--refused-share")
+SHARED = ("--says", "nothing", "--elsewhere", "35")
+RANDOM_AGENTS, RANDOM_TURNS = 16, 50
 BURSTS = ("--burst-s", "2", "--every-s", "8")
 CASES = (
     Case("truth", "headers that are true", (), 0.9, 1.2),
     Case("truth-tokens", "headers that are true, few tokens", FEW_TOKENS, 0.9, 1.2),
-    Case("nothing", "no headers", ("--says", "nothing")),
+    Case("nothing", "no headers", ("--says", "nothing"), 0.9),
     Case("too-much", "headers that say four times too much", ("--says", "too-much")),
     Case("too-little", "headers that say a quarter", ("--says", "too-little")),
     Case("always-full", "headers that never say less than all", ("--says", "always-full")),
     Case("always-empty", "headers that never say more than nothing", ("--says", "always-empty")),
     Case("bursts", "true headers, all refused for 2 s of every 8", BURSTS),
     Case("bursts-nothing", "no headers, all refused for 2 s of every 8", (*BURSTS, "--says", "nothing")),
+    Case("shared", "no headers, and another client that sends half of the limit", SHARED, 0.9),
+    *(
+        Case(
+            f"random-{percent}",
+            f"no limit, {percent} % refused at random",
+            (*UNLIMITED, str(percent / 100)),
+            None,
+            min_throughput=least,
+        )
+        for percent, least in ((0, None), (1, 0.85), (3, 0.7), (10, 0.5))
+    ),
     Case("alone", "without the rate limiter", (), None, rate_limited=False),
     Case("alone-tokens", "without the rate limiter, few tokens", FEW_TOKENS, None, rate_limited=False),
     Case("alone-bursts", "without the rate limiter, bursts", BURSTS, None, rate_limited=False),
@@ -99,6 +114,7 @@ async def run_agents(arguments: argparse.Namespace) -> dict[str, float]:
     limiters = RateLimiterRegistry(SystemClock())
     agents = [await build_agent(arguments, number, limiters).__aenter__() for number in range(WORKSPACES)]
     answered: list[bool] = []
+    busy: list[float] = []  # turns per second until the first session has ended
 
     async def run_session(number: int) -> None:
         rng = random.Random(number)
@@ -107,6 +123,7 @@ async def run_agents(arguments: argparse.Namespace) -> dict[str, float]:
             padding = " word" * rng.randrange(0, 300)
             reply = await agent.run(f"s{number}", f"tool: please add 2 and 3 for item {turn}.{padding}")
             answered.append(isinstance(reply.outcome, Answered) and reply.text.strip() == ANSWER.strip())
+        busy.append(len(answered) / (time.perf_counter() - started))
 
     started, cpu_started = time.perf_counter(), time.process_time()
     await asyncio.gather(*(run_session(number) for number in range(arguments.agents)))
@@ -114,6 +131,7 @@ async def run_agents(arguments: argparse.Namespace) -> dict[str, float]:
         "wall_s": time.perf_counter() - started,
         "cpu_s": time.process_time() - cpu_started,
         "turns": len(answered),
+        "turns_per_s": busy[0],
         "failed": answered.count(False),
     }
     if (states := limiters.snapshot_states()) and arguments.rate_limited:
@@ -139,7 +157,9 @@ def build_agent(arguments: argparse.Namespace, number: int, limiters: RateLimite
 # --- cases ----------------------------------------------------------------------------------------
 
 
-def measure_case(case: Case, agents: int, turns: int, scale: float) -> list[Row]:
+def measure_case(case: Case, agents: int, turns: int, scale: float, base: float | None) -> list[Row]:
+    if is_random := case.name.startswith("random"):
+        agents, turns = RANDOM_AGENTS, RANDOM_TURNS
     options = [*case.server_options, *(() if "--requests" in case.server_options else ("--requests", "70"))]
     if scale != 1:
         index = options.index("--requests") + 1
@@ -153,6 +173,16 @@ def measure_case(case: Case, agents: int, turns: int, scale: float) -> list[Row]
     result: dict[str, float] = json.loads(output.splitlines()[-1])
     raw = {name: [float(value)] for name, value in (result | stats).items()}
     time_ratio = result["wall_s"] / stats["ideal_s"] if stats["ideal_s"] else 1.0
+    if is_random:
+        rate = result["turns_per_s"]
+        target = Target(case.min_throughput, at_least=True) if case.min_throughput and base else None
+        return [
+            Row(case.name, f"{case.figure}: turns failed", f"of {result['turns']:.0f}", result["failed"],
+                target=Target(0, of="ours"), raw=raw),
+            Row(case.name, f"{case.figure}: throughput", "turns/s", rate, base, rate / base if base else None,
+                target=target),
+            Row(case.name, f"{case.figure}: 429s", f"for {stats['taken']:.0f} calls", stats["refused"]),
+        ]  # fmt: skip
     return [
         Row(case.name, f"{case.figure}: turns failed", f"of {result['turns']:.0f}", result["failed"],
             target=Target(0, of="ours") if case.rate_limited else None, raw=raw),
@@ -170,7 +200,8 @@ def measure_and_save(arguments: argparse.Namespace) -> int:
     rows: list[Row] = []
     for case in cases:
         try:
-            rows += measure_case(case, agents, turns, scale)
+            base = next((row.ours for row in rows if row.case == "random-0" and row.unit == "turns/s"), None)
+            rows += measure_case(case, agents, turns, scale, base)
         except ChildProcessFailed as error:
             rows.append(Row(case.name, case.figure, "", error=str(error)))
         print(f"{case.name}: done", file=sys.stderr, flush=True)

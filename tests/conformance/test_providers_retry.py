@@ -248,7 +248,7 @@ async def test_leaving_early_closes_the_stream_of_the_inner_provider_at_once(api
         stream = ask.resilient.stream(HELLO, Options())
         await anext(stream)
         await stream.aclose()
-        await asyncio.wait_for(ask.servers[0].left.wait(), 20)
+        await asyncio.wait_for(ask.servers[0].left.wait(), 120)
 
 
 async def test_an_aborted_probe_does_not_keep_the_circuit_open(api: Format) -> None:
@@ -258,7 +258,7 @@ async def test_an_aborted_probe_does_not_keep_the_circuit_open(api: Format) -> N
             await ask()
         ask.clock.at += 31
         probe = asyncio.create_task(ask())
-        await asyncio.wait_for(_until(lambda: len(ask.times()) == 6), 20)
+        await asyncio.wait_for(_until(lambda: len(ask.times()) == 6), 120)
         probe.cancel()
         await asyncio.gather(probe, return_exceptions=True)
         _, error = await ask()

@@ -1,5 +1,5 @@
 """A provider with rate limits, in time that tests move: buckets that refill evenly, headers that are true or false,
-and bursts in which it refuses every call."""
+bursts in which it refuses every call, refusals at random, and other clients of the same account."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ class Account:
     tokens: Bound | None = None
     says: Callable[[Account], tuple[RateLimitQuota, ...]] = truthful
     storming: Callable[[float], bool] = lambda now: False
+    refused_share: float = 0.0  # of all calls, at random, whatever the load is
     retry_after: bool = True
     transit_s: float = 0.01
     think_s: float = 0.25
@@ -83,6 +84,7 @@ class Account:
     status: Callable[[float], type[RateLimited] | type[Overloaded]] = lambda now: RateLimited
     taken: list[float] = field(default_factory=list)  # when
     refused: list[float] = field(default_factory=list)
+    taken_elsewhere: int = 0
     under_way: int = 0
     most_under_way: int = 0
     seed: int = 1
@@ -109,7 +111,7 @@ class Account:
         return tuple(made)
 
     def _refusal(self, now: float, weight: float) -> ProviderError | None:
-        if self.storming(now):
+        if self.storming(now) or self.chance.random() < self.refused_share:
             wait_s: float | None = 1.0
         else:
             wait_s = (1 - self.requests.look(now)) / self.requests.rate
@@ -122,6 +124,14 @@ class Account:
         error = self.status(now)("slow down", retry_after_s=wait_s if self.retry_after else None)
         error.rate_limits = RateLimitStatus(self.says(self), error.retry_after_s)
         return error
+
+    async def call_from_elsewhere(self, rate: float) -> None:
+        """Another client of the account, which sends so many calls a second and takes no notice of refusals."""
+        while True:
+            await asyncio.sleep(self.chance.expovariate(rate))
+            if self.requests.look(asyncio.get_running_loop().time()) >= 1:
+                self.requests.level -= 1
+                self.taken_elsewhere += 1
 
     async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
         self.under_way += 1
@@ -160,6 +170,7 @@ class ConcurrentAgents:
     tokens: Callable[[random.Random], int] = lambda chance: 1000
     governed: bool = True
     limits: Limits = field(default_factory=Limits)
+    elsewhere: float = 0.0  # calls per second of another client of the account
     failed: list[ProviderError] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)
     notices: list[tuple[str, float]] = field(default_factory=list)
@@ -172,7 +183,10 @@ class ConcurrentAgents:
             [self.account], clock=clock, ids=CountingIds(), limits=self.limits, limiters=[self.limiter]
         )
         began = clock.monotonic()
+        other = asyncio.create_task(self.account.call_from_elsewhere(self.elsewhere)) if self.elsewhere else None
         await asyncio.gather(*(self._turn(random.Random(n), n) for n in range(self.agents)))
+        if other is not None:
+            other.cancel()
         return clock.monotonic() - began
 
     async def _turn(self, chance: random.Random, number: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from mainstay.core.events import Event, Folded, Judged, MessageAdded, Reserved, Settled
 from mainstay.core.messages import Usage
+from mainstay.core.usage_bounds import DOLLARS_MAX
 
 NANODOLLARS_PER_DOLLAR = (
     1_000_000_000  # nanodollars in a dollar; a price of $1 per million tokens is 1,000 nanodollars per token
@@ -35,9 +36,11 @@ def reservations_closed_by(event: Event, open_ids: Iterable[str]) -> list[str]:
     return []
 
 
-def full_usage(reserved: Reserved) -> Usage:
-    """Return the maximal usage of a reserved call, which is assumed if the real one is unknown."""
-    return Usage(reserved.prompt, reserved.output)
+def full_usage(reserved: Reserved, problem: str = "") -> Usage:
+    """Return the maximal usage of a reserved call, which is assumed if the real one is unknown, or if the reported one
+    has a problem."""
+    correction = f"{problem}; the reservation was charged" if problem else ""
+    return Usage(reserved.prompt, reserved.output, correction=correction)
 
 
 def settle_lost(reserved: Iterable[Reserved]) -> list[Settled]:
@@ -51,5 +54,5 @@ def settle_lost(reserved: Iterable[Reserved]) -> list[Settled]:
 
 
 def to_nanodollars(cost: float) -> int:
-    """Convert dollars, as events have them, to nanodollars."""
-    return round(cost * NANODOLLARS_PER_DOLLAR)
+    """Convert dollars, as events have them, to nanodollars: never negative, and never more than can be stored."""
+    return round(min(max(0.0, cost), DOLLARS_MAX) * NANODOLLARS_PER_DOLLAR)

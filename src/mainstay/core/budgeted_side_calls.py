@@ -206,8 +206,12 @@ class BudgetedCall:
         """Measure a piece of the answer; raises StreamBroken if the answer far exceeds its limit."""
         self._was_sent = True
         if isinstance(piece, StreamFinished):
-            if piece.usage.prompt or piece.usage.completion:
-                self._set_cost(piece.usage, piece.model or self._model)
+            model = piece.model or self._model
+            usage = model.check_usage(piece.usage)
+            if usage.correction and not usage.prompt and self._reserved is not None:
+                usage = full_usage(self._reserved, usage.correction)
+            if usage.prompt or usage.completion:
+                self._set_cost(usage, model)
         elif self._answer.add(piece):
             raise StreamBroken(f"the answer was cut: it far exceeded its limit of {self.output_tokens_max} tokens")
 

@@ -7,6 +7,10 @@ import math
 import msgspec
 
 from mainstay.core.messages import Usage
+from mainstay.core.usage_bounds import format_count
+
+WINDOW_FACTOR_MAX = 8  # how far a report may exceed the model's window: tokenizers differ, windows may be unknown
+WINDOW_TOKENS_ASSUMED = 128_000  # the least window that reports are compared with
 
 
 class LongPromptPrices(msgspec.Struct, frozen=True, gc=False):
@@ -41,12 +45,28 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
             return self.long
         return LongPromptPrices(0, self.price_prompt, self.price_completion, self.price_cached, self.price_written)
 
+    def check_usage(self, usage: Usage) -> Usage:
+        """Return the usage if a call of this model can have it, else an empty one with the reason in `correction`."""
+        most = WINDOW_FACTOR_MAX * max(self.window, self.output, WINDOW_TOKENS_ASSUMED)
+        if (
+            0 <= usage.prompt <= most
+            and 0 <= usage.completion <= most
+            and usage.reasoning >= 0
+            and usage.cached >= 0
+            and usage.written >= 0
+            and usage.cached + usage.written <= usage.prompt
+        ):
+            return usage
+        counts = f"{format_count(usage.prompt)} prompt and {format_count(usage.completion)} completion tokens"
+        parts = f"{format_count(usage.cached)} cached, {format_count(usage.written)} written"
+        return Usage(correction=f"not believed: the provider reported {counts}, {parts}")
+
     def cost(self, usage: Usage) -> float:
         """Return the cost in dollars, rounded up to whole nanodollars."""
         prices = self.prices_for(usage.prompt)
         cached = prices.prompt if prices.cached is None else prices.cached
         written = prices.prompt if prices.written is None else prices.written
-        fresh = usage.prompt - usage.cached - usage.written
+        fresh = max(usage.prompt - usage.cached - usage.written, 0)
         total = fresh * prices.prompt + usage.completion * prices.completion
         total += usage.cached * cached + usage.written * written
         return math.ceil(round(total * 1000, 3)) / 1_000_000_000

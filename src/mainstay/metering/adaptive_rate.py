@@ -12,7 +12,8 @@ from collections import deque
 DECREASE = 0.85  # of the ceiling, after a refusal
 INCREASE = 0.06  # of the ceiling, per second
 CEILING_SLACK = 1.05  # of the ceiling: at this rate the ceiling is raised
-DECREASE_FLOOR = 0.7  # of the rate: the ceiling falls at most this far at once
+DECREASE_FLOOR = 0.7  # of the rate that was accepted: the ceiling falls at most this far at once
+ACCEPTED_SHARE_MIN = 0.85  # of calls: with less, the rate was too high before the last refusals
 RATE_MIN = 0.02  # calls per second
 RATE_START = 2.0  # calls per second, if nothing was measured
 RATE_START_DISTRUSTED = 10.0  # calls per second, if the provider answers more than it reports
@@ -20,6 +21,7 @@ MEASURED_MIN_S = 1.0  # a shorter measurement is not used
 BURST_S = 0.1  # of calls that may be sent at once
 MEASURED_MAX_S = 4.0
 BIN_S = 0.25
+REFUSED_SHARE_MAX = 0.05  # of calls: with more refusals the rate is not raised
 EXPIRY_S = 120.0  # without a refusal, until the limit is dropped
 
 
@@ -52,12 +54,12 @@ class AdaptiveRate:
         "_ceiling",
         "_credit",
         "_increased_at",
-        "_is_recovering",
         "_previous",
         "_refilled_at",
         "_resumed_at",
         "_slowed_at",
         "_step",
+        "is_recovering",
         "meter",
         "rate",
     )
@@ -73,7 +75,7 @@ class AdaptiveRate:
         self._slowed_at = -EXPIRY_S
         self._resumed_at = 0.0
         self._step = INCREASE
-        self._is_recovering = False  # growing exponentially towards the ceiling
+        self.is_recovering = False  # growing exponentially towards the ceiling
 
     def wait_s(self, now: float) -> float:
         """Return how long until the next call may be sent."""
@@ -97,47 +99,56 @@ class AdaptiveRate:
             self._slowed_at = now  # the expiry counts from here
             self._start_recovery(max(2 * self.meter.rate(now, 0.0), RATE_START_DISTRUSTED), now)
 
-    def slow_down(self, now: float, resume_s: float, *, in_streak: bool) -> None:
+    def slow_down(self, now: float, resume_s: float, *, in_streak: bool, accepted_share: float = 1.0) -> None:
         """Lower the rate after a refusal at the current rate; no call is sent for `resume_s`.
 
         `in_streak`: no call was answered since the last refusal. Then neither refusal says what rate the provider
-        sustains, and the ceiling before them is restored.
+        sustains, and the ceiling before them is restored. `accepted_share`: of the last calls.
         """
         if in_streak:
             before, self._ceiling = self._previous
             self._start_recovery(before / 2, now)
         else:
             rate = self.rate or 0.0
-            self._previous = (rate, self._ceiling if self._is_recovering else rate)
-            self._ceiling = self._find_sustainable(now)
+            self._previous = (rate, self._ceiling if self.is_recovering else rate)
+            self._ceiling = self._find_sustainable(now, accepted_share)
             if self._ceiling:
-                self._is_recovering = False
+                self.is_recovering = False
                 self._set_rate(DECREASE * self._ceiling, now)
             else:
                 self._start_recovery(RATE_START, now)
+            if accepted_share < ACCEPTED_SHARE_MIN:  # it was too high for a while: it is not restored in a streak
+                self._previous = (2 * (self.rate or 0.0), self._ceiling)
         self._step = INCREASE
         self._slowed_at = now
         self._increased_at = self._resumed_at = self._refilled_at = now + resume_s
         self._credit = 1.0
 
-    def _find_sustainable(self, now: float) -> float:
-        """Return the rate that was answered lately; not measured: somewhat below the current rate, 0 if unlimited."""
+    def _find_sustainable(self, now: float, accepted_share: float) -> float:
+        """Return the rate that was answered lately; not measured: less than the current rate, 0 if unlimited."""
         is_measured = now - self._resumed_at >= MEASURED_MIN_S
         measured = self.meter.rate(now, self._resumed_at) if is_measured else 0.0
-        if self.rate is None:
-            return max(measured, RATE_MIN) if measured else 0.0
-        return max(min(measured, self.rate), DECREASE_FLOOR * self.rate, RATE_MIN)
+        if self.rate is None:  # below `RATE_START` it may be all that was asked for
+            return measured if measured > RATE_START else 0.0
+        floor = DECREASE_FLOOR if is_measured else DECREASE
+        return max(min(measured, self.rate), floor * accepted_share * self.rate, RATE_MIN)
 
-    def increase(self, now: float) -> None:
-        """Raise the rate; called while calls wait only for it."""
+    def increase(self, now: float, refused_share: float = 0.0) -> None:
+        """Raise the rate; called while calls wait only for it. `refused_share`: of the calls since the last slow-down.
+
+        With more than a few refusals the rate stays as it is, unless it is recovering.
+        """
         if self.rate is None or now <= self._increased_at:
             return
+        if refused_share > REFUSED_SHARE_MAX and not self.is_recovering:
+            self._increased_at = now
+            return
         passed, self._increased_at = min(now - self._increased_at, 1.0), now
-        if self._is_recovering:
+        if self.is_recovering:
             self.rate *= 4.0**passed
             if self._ceiling and self.rate >= self._ceiling:
                 self.rate = self._ceiling
-                self._is_recovering = False
+                self.is_recovering = False
             return
         if self.rate > CEILING_SLACK * self._ceiling:
             self._step = min(self._step * 2.0**passed, 1.0)
@@ -149,8 +160,15 @@ class AdaptiveRate:
         if self.rate is not None and now - self._slowed_at > EXPIRY_S:
             self.rate = None
 
+    def restore(self, rate: float, now: float) -> None:
+        """Set the rate from before slow-downs that did not help."""
+        self.is_recovering = False
+        self._ceiling = rate
+        self._slowed_at = now
+        self._set_rate(rate, now)
+
     def _start_recovery(self, rate: float, now: float) -> None:
-        self._is_recovering = True
+        self.is_recovering = True
         self._set_rate(max(rate, RATE_START), now)
 
     def _set_rate(self, rate: float, now: float) -> None:

@@ -9,19 +9,29 @@ PROBE_S = 5.0  # how long other calls wait for the probe of a half-open breaker
 
 
 class CircuitBreaker:
-    """Closed admits all calls, open none; half-open admits one probe and waits `PROBE_S` for its outcome.
+    """Counts failures in a row. Closed admits all calls, open none; half-open admits one probe and waits `PROBE_S`.
 
     After that the next call may probe; with `trusts_slow_probes` all calls are admitted, because a call that runs for
     long has not failed at once.
     """
 
-    __slots__ = ("_clock", "_failures", "_is_probing", "_limits", "_open_until", "_probe_at", "_trusts_slow_probes")
+    __slots__ = (
+        "_clock",
+        "_failures",
+        "_is_probing",
+        "_limits",
+        "_open_until",
+        "_probe_at",
+        "_trusts_slow_probes",
+        "failures_total",
+    )
 
     def __init__(self, clock: Clock, limits: Limits, *, trusts_slow_probes: bool = False) -> None:
         self._clock = clock
         self._limits = limits
         self._trusts_slow_probes = trusts_slow_probes
-        self._failures = 0
+        self._failures = 0  # in a row
+        self.failures_total = 0  # counted since the start
         self._open_until: float | None = None
         self._is_probing = False
         self._probe_at = 0.0
@@ -55,13 +65,17 @@ class CircuitBreaker:
     def record_success(self) -> None:
         self._close()
 
-    def record_failure(self, *, is_retry: bool = False) -> bool:
-        """Record a failure; return True if the breaker is open now.
+    def record_failure(self, *, is_retry: bool = False, failures_before: int | None = None) -> bool:
+        """Record a failure; return True if it opened the breaker.
 
         `is_retry`: the same call failed before and is not counted again, so that one call that a provider cannot handle
-        does not open the breaker for all.
+        does not open the breaker for all. `failures_before` is `failures_total` when the call was admitted: if another
+        call failed since, both were in flight together and have one cause (a crash, a lost connection), counted once.
         """
+        if failures_before is not None and failures_before != self.failures_total:
+            return False
         self._failures += not is_retry
+        self.failures_total += not is_retry
         opens = self._is_probing or self._failures >= self._limits.breaker_failures_max
         if opens:
             self._open_until = self._clock.monotonic() + self._limits.breaker_open_s

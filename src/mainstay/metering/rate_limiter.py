@@ -21,6 +21,7 @@ from mainstay.metering.adaptive_rate import AdaptiveRate
 from mainstay.metering.call_permit import NOTIFY_AFTER_S, POLL_S, CallPermit
 from mainstay.metering.call_queue import CallQueue
 from mainstay.metering.quota_estimator import ReportedLimits
+from mainstay.metering.refusal_monitor import RefusalMonitor
 
 log = logging.getLogger("mainstay.metering")
 
@@ -35,6 +36,9 @@ PROBE_S, PROBE_MAX_S = 2.0, 60.0
 REPEATED_REFUSALS = 4  # of one call: from then on it yields to others, and waits alone if they are answered
 REPEATED_WAIT_S, REPEATED_WAIT_MAX_S = 2.0, 60.0
 PAUSE_MAX_S = 60.0  # if the provider asks for more, one call a minute probes it
+SCATTERED_WAIT_S = 0.05  # of a call after its first refusal, if our load did not cause that
+UNCONFIRMED_PAUSE_S = 1.0  # instead of a longer pause that only one refusal asked for
+BLOCKED_MAX_S = 31 * 86400.0
 UNFORESEEN_MAX, UNFORESEEN_DECAY = 3, 0.05  # tolerated at a time; twenty answers make up for one
 ACCOUNTS_MAX = 1000
 OUTPUT_TOKENS_START = 256.0  # assumed length of an answer before any is known
@@ -66,9 +70,10 @@ class RateLimiter:
         self.queue: CallQueue[CallPermit] = CallQueue()
         self.reported_limits = ReportedLimits()
         self.rate = AdaptiveRate()
+        self._refusals = RefusalMonitor()
         self.typical_output_tokens = OUTPUT_TOKENS_START
         self._permit_numbers = count(1)
-        self._send_numbers = count(1)
+        self._sent_count = 0
         self._unanswered: dict[int, CallPermit] = {}  # by send number, in order
         self._window = WINDOW
         self._widened_at = 0.0
@@ -145,7 +150,8 @@ class RateLimiter:
             self.dispatch()
 
     def _mark_sent(self, permit: CallPermit, now: float) -> None:
-        permit.send_number = next(self._send_numbers)
+        self._sent_count += 1
+        permit.send_number = self._sent_count
         permit.sent_at = now
         self._unanswered[permit.send_number] = permit
         if not self._has_answer_since and not self._first_sent:
@@ -197,7 +203,7 @@ class RateLimiter:
         if len(self._unanswered) >= self._window:
             return self._widen_window(now)
         if (wait_s := self.rate.wait_s(now)) > 0:
-            self.rate.increase(now)
+            self.rate.increase(now, self._refusals.refused_share(self._sent_count))
             return wait_s
         if self.reported_limits and (wait_s := self.reported_limits.wait_s(permit.weigh, now)) > 0:
             permit.is_limit_test = now - permit.created_at >= POLL_S and self.reported_limits.should_test(
@@ -273,27 +279,43 @@ class RateLimiter:
                 raise refusal from error
             self.reported_limits.apply_report(status.quotas, permit, self._unanswered.values(), now)
         # the error's own retry time may be when the whole quota is restored, which is later than enough for one call
-        asked_s = status.retry_after_s if status is not None and status.quotas else error.retry_after_s
-        asked_s = max(asked_s or 0.0, 0.0)
+        asked_s = self._limit_wait(
+            status.retry_after_s if status is not None and status.quotas else error.retry_after_s, permit
+        )
         expected = self._is_explained(permit, status, now)
         if permit.is_limit_test:
             self.reported_limits.record_test_refused(now)
             expected = True
-        is_repeated = permit.refusals >= REPEATED_REFUSALS
+        expected_max = self._refusals.expect_refusals(self._sent_count)
+        is_repeated = permit.refusals >= max(REPEATED_REFUSALS, expected_max)
         if is_repeated and others:  # others are answered meanwhile: the cause is this call, not the rate
-            tries = min(permit.refusals - REPEATED_REFUSALS, 16)
+            tries = min(permit.refusals - max(REPEATED_REFUSALS, expected_max), 16)
             permit.not_before = now + min(max(asked_s, REPEATED_WAIT_S * 2.0**tries), REPEATED_WAIT_MAX_S)
         elif expected and asked_s <= BACKOFF_MAX_S and not self._is_in_streak(permit):
             # only this call waits: the quota for others is known
             permit.not_before = max(permit.not_before, now + asked_s)
         elif permit.sent_at <= self._slowed_at:  # sent before the last slow-down, which accounts for it
             self._pause(now, asked_s)
-        else:
-            self._slow_down(now, asked_s, in_streak=self._is_in_streak(permit))
+        elif self._is_in_streak(permit):
+            self._slow_down(now, asked_s, in_streak=True)
+        elif self._refusals.record_refusal(permit.send_number, now) or (permit.refusals > 1 and not others):
+            self._slow_down(now, asked_s, in_streak=False)
+        else:  # not caused by our load: only this call waits, and the first time not for long, as others are accepted
+            own_s = min(max(BACKOFF_S * permit.refusals, asked_s), PAUSE_MAX_S)
+            permit.not_before = now + (own_s if permit.refusals > 1 else SCATTERED_WAIT_S)
         if is_repeated and self.queue:  # another call is tried before this one is sent again
             permit.not_before = max(permit.not_before, self._paused_until + FIRST_CALL_S)
         self.dispatch()
         return self._find_deadline_error(permit, now) is None and permit.not_before < permit.deadline
+
+    def _limit_wait(self, requested_s: float | None, permit: CallPermit) -> float:
+        """Return for how long a refusal asks to wait. A pause of more than a minute is not believed at once: a call
+        tests it after a second, and a second refusal in a row confirms it."""
+        if requested_s is None or not requested_s > 0:  # nor NaN
+            return 0.0
+        if requested_s > PAUSE_MAX_S and not self._is_in_streak(permit) and permit.refusals < 2:
+            return UNCONFIRMED_PAUSE_S
+        return min(requested_s, BLOCKED_MAX_S)
 
     def _find_oversize_error(
         self, permit: CallPermit, status: RateLimitStatus, tries: int, now: float
@@ -337,14 +359,25 @@ class RateLimiter:
         )
 
     def _slow_down(self, now: float, requested_s: float, *, in_streak: bool) -> None:
-        """Pause all calls and lower the rate; `in_streak`: nothing was answered since the last slow-down."""
+        """Pause all calls and lower the rate; `in_streak`: nothing was answered since the last slow-down.
+
+        If the rate was lowered before and the refusals did not become fewer, it is restored instead.
+        """
+        answered_rate = self.rate.meter.rate(now, 0.0)
+        rate = self.rate.rate or answered_rate
+        if not in_streak and (higher := self._refusals.find_higher_rate(rate, answered_rate, self._sent_count, now)):
+            self._refusals.restart(self._sent_count)
+            self.rate.restore(higher, now)
+            return
+        accepted_share = self._refusals.accepted_share()
+        self._refusals.restart(self._sent_count)
         self._streak = self._streak + 1 if in_streak else 0
         self._slowed_at, self._has_answer_since, self._first_sent, self._probes = now, False, 0, 0
         if not in_streak:
             self._streak_at = now
         pause_s = max(requested_s, BACKOFF_S, min(BACKOFF_SHARE * (now - self._streak_at), BACKOFF_MAX_S))
         self._pause(now, pause_s)
-        self.rate.slow_down(now, min(pause_s, PAUSE_MAX_S), in_streak=in_streak)
+        self.rate.slow_down(now, min(pause_s, PAUSE_MAX_S), in_streak=in_streak, accepted_share=accepted_share)
         log.info("%s is rate limiting; %d calls are waiting", self.provider_name, len(self.queue))
 
     def _pause(self, now: float, seconds: float) -> None:

@@ -22,6 +22,7 @@ from mainstay.core.errors import (
     ProviderError,
     RateLimited,
     RequestRefused,
+    StreamBroken,
     Unauthorised,
     Unreachable,
 )
@@ -100,10 +101,9 @@ class ResilientProvider:
                 try:
                     piece = await attempt.start_stream(context, capped)
                     if piece is not None:
-                        yield piece if index == 0 else _add_answering_model(piece, provider)
+                        yield attempt.complete_piece(piece, is_failover=index > 0)
                         async for piece in attempt.remaining_pieces():
-                            yield piece if index == 0 else _add_answering_model(piece, provider)
-                    attempt.record_success(piece)
+                            yield attempt.complete_piece(piece, is_failover=index > 0)
                     return
                 except ProviderError as error:
                     attempt.record_failure(error, is_retry=retry_wait is not None and retry_wait.attempt > 0)
@@ -157,14 +157,9 @@ def _cap_output(provider: Provider, options: Options) -> Options:
     return options if requested is None or requested <= most else structs.replace(options, output_tokens_max=most)
 
 
-def _add_answering_model(piece: Piece, provider: Provider) -> Piece:
-    """Set the answering model on the last piece of a failover answer, so that its prices apply."""
-    return structs.replace(piece, model=provider.model()) if isinstance(piece, StreamFinished) else piece
-
-
 def _should_fail_over(error: ProviderError) -> bool:
     """Return True if the next provider should be called at once instead of retrying this one."""
-    return isinstance(error, Unauthorised | Unreachable | CircuitOpen) or not error.retryable
+    return isinstance(error, Unauthorised | Unreachable | StreamBroken | CircuitOpen) or not error.retryable
 
 
 def _is_out_of_capacity(error: ProviderError) -> bool:
@@ -175,13 +170,14 @@ def _is_out_of_capacity(error: ProviderError) -> bool:
 class _ProviderAttempt:
     """One call to one provider, admitted by its rate limiter and its circuit breaker."""
 
-    __slots__ = ("_breaker", "_is_admitted", "_permit", "_provider", "_stream", "has_output")
+    __slots__ = ("_breaker", "_failures_before", "_is_admitted", "_permit", "_provider", "_stream", "has_output")
 
     def __init__(self, provider: Provider, breaker: CircuitBreaker, permit: CallPermit | None) -> None:
         self._provider = provider
         self._breaker = breaker
         self._permit = permit
         self._is_admitted = False
+        self._failures_before = 0
         self._stream: AsyncIterator[Piece] | None = None
         self.has_output = False
 
@@ -196,6 +192,7 @@ class _ProviderAttempt:
         self._is_admitted = breaker.admit()
         if not self._is_admitted:
             raise self._build_circuit_open()
+        self._failures_before = breaker.failures_total
         if options.on_sent is not None:
             options.on_sent()
         self._stream = self._provider.stream(context, options)
@@ -220,17 +217,26 @@ class _ProviderAttempt:
         assert self._stream is not None, "start_stream comes first"
         return self._stream
 
-    def record_success(self, last: Piece | None) -> None:
+    def complete_piece(self, piece: Piece, *, is_failover: bool) -> Piece:
+        """Return the piece to yield. The last one is the call's success, recorded here: consumers leave after it.
+
+        On the last piece of a failover answer the answering model is set, so that its prices apply.
+        """
+        if not isinstance(piece, StreamFinished):
+            return piece
         self._is_admitted = False
         self._breaker.record_success()
-        if self._permit is not None and isinstance(last, StreamFinished):
-            self._permit.learn_output_tokens(last.usage.completion)
+        if self._permit is not None:
+            self._permit.learn_output_tokens(piece.usage.completion)
+        return structs.replace(piece, model=self._provider.model()) if is_failover else piece
 
     def record_failure(self, error: ProviderError, *, is_retry: bool) -> None:
         if self._is_admitted:
             self._is_admitted = False
             if error.counts_as_failure:
-                self._breaker.record_failure(is_retry=is_retry)
+                # streams that break together are one failure: the provider had begun to answer all of them
+                before = self._failures_before if self.has_output else None
+                self._breaker.record_failure(is_retry=is_retry, failures_before=before)
             else:
                 self._breaker.record_ignored()
 

@@ -20,6 +20,7 @@ from mainstay.core.ledger_entries import BUDGET_SCOPES, BudgetScope
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
+from mainstay.core.usage_bounds import bound_charge
 from mainstay.metering.budget_definitions import WorkspaceBudgets, describe_warning, hour_at, period_start_hour
 from mainstay.metering.budget_ledger import BudgetLedger, build_exhausted_error, describe_blocker
 from mainstay.metering.spending_counters import (
@@ -254,6 +255,8 @@ class LedgerTurnBudget:
 
     def settle(self, reserved: Reserved, usage: Usage | None, cost: float) -> None:
         grant = self._grants.pop(reserved.id)
+        if usage is not None:
+            usage, cost = bound_charge(usage, cost)
         money, tokens = to_nanodollars(cost), usage.prompt + usage.completion if usage is not None else 0
         self._manager.ledger.settle(grant, money, tokens)
         self.settled[reserved.id] = SpendingTotals(money, tokens)
@@ -262,6 +265,7 @@ class LedgerTurnBudget:
 
     def charge(self, usage: Usage, cost: float) -> None:
         payers = self._find_payers()
+        usage, cost = bound_charge(usage, cost)
         self._manager.ledger.spend(payers.counters, to_nanodollars(cost), usage.prompt + usage.completion)
         self._warn_if_near(payers.model_budgets)
 

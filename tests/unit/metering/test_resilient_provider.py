@@ -103,7 +103,7 @@ def test_while_one_call_probes_the_others_wait_for_it_but_not_for_ever(
 ) -> None:
     async def main() -> None:
         clock = VirtualClock()
-        odd = FakeProvider(lambda n: StreamBroken("torn") if n <= 5 else takes_s if n == 6 else 0.0)
+        odd = FakeProvider(lambda n: StreamBroken("torn", retryable=False) if n <= 5 else takes_s if n == 6 else 0.0)
         limiters = [RateLimiter("odd", clock)] if governed else ()
         provider = ResilientProvider([odd], clock=clock, ids=CountingIds(), limits=Limits(), limiters=limiters)
         notices: list[str] = []
@@ -138,7 +138,7 @@ def test_when_a_probe_fails_the_waiting_calls_are_told_the_remaining_open_time()
             async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
                 self.asked.append(options)
                 await asyncio.sleep(1)
-                raise StreamBroken("torn")
+                raise StreamBroken("torn", retryable=False)
                 yield
 
         odd = Failing(lambda _: 0.0)

@@ -30,7 +30,7 @@ from mainstay.providers.local import process as processes
 from mainstay.providers.local.provider import LocalProvider
 
 pytest.importorskip("xllamacpp", reason="llama.cpp is not installed: pip install -e '.[local]'")
-SOON_S = 60.0  # on a machine that has much else to do
+SOON_S = 120.0  # on a machine that has much else to do
 
 
 def read(path: str) -> str:

@@ -20,7 +20,6 @@ from mainstay.agent.model_discovery import explain_missing_model, find_model, li
 from mainstay.agent.model_health import ModelCheckOptions, check_models, check_provider_files
 from mainstay.agent.model_providers import ModelProviders
 from mainstay.agent.trust_setup import list_known_secrets
-from mainstay.cli.chat.formatters import format_price
 from mainstay.cli.main import main
 from mainstay.config.loader import Config, list_values, load_config
 from mainstay.config.reference import render_page
@@ -38,6 +37,7 @@ from mainstay.core.provider_manifest import (
 )
 from mainstay.core.settings import Secret
 from mainstay.providers import registry
+from mainstay.terminal.formatters import format_price
 
 NAMES = tuple(providers.COMPONENTS)
 

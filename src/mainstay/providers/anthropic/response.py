@@ -2,54 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_uncached_usage
-from mainstay.providers.wire.encoding import encode
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, Index, ToolName, Word
+from mainstay.providers.wire.usage_report import UsageFields
 
 # One struct for all events: `type` says which, and most are deltas.
 
 
-class AnthropicUsage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-
-
 class AnthropicMessage(msgspec.Struct, gc=False):
-    usage: AnthropicUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"")
 
 
 class AnthropicDelta(msgspec.Struct, gc=False):
-    type: str = ""
+    type: Word = ""
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
     partial_json: str | None = None
-    stop_reason: str | None = None
+    stop_reason: Word | None = None
 
 
 class AnthropicBlock(msgspec.Struct, gc=False):
-    type: str = ""
+    type: Word = ""
     text: str | None = None
     thinking: str | None = None
     signature: str | None = None
-    name: str | None = None
-    input: Any = None
+    name: ToolName | None = None
+    input: msgspec.Raw = msgspec.Raw(b"")
 
 
 class AnthropicEvent(msgspec.Struct, gc=False):
-    type: str = ""
-    index: int = 0
+    type: Word = ""
+    index: Index = 0
     delta: AnthropicDelta | None = None
     content_block: AnthropicBlock | None = None
     message: AnthropicMessage | None = None
-    usage: AnthropicUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"")
     error: Any = None
 
 
@@ -65,6 +59,7 @@ _FINISH_REASONS = {
     "model_context_window_exceeded": FinishReason.LENGTH,
     "refusal": FinishReason.FILTERED,
 }
+_EMPTY_INPUTS = ("", "{}", "[]", '""', "null")
 
 
 class AnthropicToolCall:
@@ -78,16 +73,22 @@ class AnthropicToolCall:
 
 
 class AnthropicResponseParser(BatchingParser):
-    """Parses the event payloads of one streamed message."""
+    """Parses the event payloads of one streamed message. Counts are cumulative; one that an event omits stays."""
 
-    __slots__ = ("_next_index", "_open_calls", "_stop_reason", "_usage")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(
+        ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+        ("output_tokens",),
+        cached=("cache_read_input_tokens",),
+        written=("cache_creation_input_tokens",),
+        is_always_sent=True,
+    )
+
+    __slots__ = ("_open_calls", "_stop_reason")
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
         self._open_calls: dict[int, AnthropicToolCall] = {}  # by block index, until the block stops
-        self._next_index = 0  # index of the next call
         self._stop_reason: str | None = None
-        self._usage = AnthropicUsage()
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
         event: AnthropicEvent | None
@@ -111,12 +112,8 @@ class AnthropicResponseParser(BatchingParser):
             return None
         reason = _FINISH_REASONS.get(self._stop_reason, FinishReason.END)
         if reason in (FinishReason.END, FinishReason.TOOL_CALLS):
-            reason = FinishReason.TOOL_CALLS if self._next_index else FinishReason.END
-        usage = self._usage
-        total = build_uncached_usage(
-            usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-        )
-        return StreamFinished(reason, total)
+            reason = FinishReason.TOOL_CALLS if self.call_count else FinishReason.END
+        return StreamFinished(reason, self.usage.build())
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -127,9 +124,9 @@ class AnthropicResponseParser(BatchingParser):
             case "content_block_stop":
                 self._stop_block(event.index)
             case "message_start" if event.message is not None:
-                self._update_usage(event.message.usage)
+                self.usage.update(event.message.usage)
             case "message_delta":
-                self._update_usage(event.usage)
+                self.usage.update(event.usage)
                 if event.delta is not None and event.delta.stop_reason:
                     self._stop_reason = event.delta.stop_reason
             case "message_stop":
@@ -149,11 +146,9 @@ class AnthropicResponseParser(BatchingParser):
 
     def _start_block(self, index: int, block: AnthropicBlock) -> None:
         if block.type == "tool_use":
-            initial_input = encode(block.input).decode() if block.input else ""
-            call_index = max(index, self._next_index)
-            self._open_calls[index] = AnthropicToolCall(call_index, initial_input)
-            self._next_index = call_index + 1
-            self.emit(ToolCallPiece(call_index, block.name or ""))
+            written = bytes(block.input).decode(errors="replace")
+            initial_input = "" if "".join(written.split()) in _EMPTY_INPUTS else written
+            self._open_calls[index] = AnthropicToolCall(self.begin_call(block.name or ""), initial_input)
         elif block.text:
             self.append_text("text", block.text)
         elif block.thinking:
@@ -169,12 +164,3 @@ class AnthropicResponseParser(BatchingParser):
         if call is not None:  # ignore a delta of a block that never started: its tool is unknown
             call.initial_input = ""
             self.append_call_input(call.index, "", part)
-
-    def _update_usage(self, usage: AnthropicUsage | None) -> None:
-        """Update the token counts. They are cumulative; a count that an event omits keeps its value."""
-        if usage is None:
-            return
-        for field in AnthropicUsage.__struct_fields__:
-            value = getattr(usage, field)
-            if value is not None:
-                setattr(self._usage, field, value)

@@ -14,6 +14,7 @@ from mainstay.core.errors import StreamBroken
 from mainstay.providers.wire.sse import EVENT_BYTES_MAX, NON_EVENT_BYTES_MAX, SseDecoder
 
 HEADERS_BYTES_MAX = 16 * 1024
+FRAME_START = b"\x00"  # of its length in four bytes, which is at most `EVENT_BYTES_MAX`
 _PRELUDE = struct.Struct(">III")
 _STRING_TYPE = 7
 # bytes of a header value, by its type; values of types 6 and 7 carry their length
@@ -53,8 +54,9 @@ class AwsEventStreamDecoder(SseDecoder):
 
     def flush(self) -> list[bytes]:
         """Drop an incomplete frame. Data that never was a frame is kept in `non_event_data`."""
-        if not self._has_started:
-            self.non_event_data = (self.non_event_data + self._join_partial(b""))[:NON_EVENT_BYTES_MAX]
+        rest = self._join_partial(b"")
+        if not self._has_started and rest[:1] != FRAME_START:
+            self.non_event_data = (self.non_event_data + rest)[:NON_EVENT_BYTES_MAX]
         return []
 
     def _parse_frame_size(self, data: bytes, offset: int) -> int:
@@ -66,7 +68,8 @@ class AwsEventStreamDecoder(SseDecoder):
         is_valid = zlib.crc32(data[offset : offset + 8]) == checksum and headers <= min(total - 16, HEADERS_BYTES_MAX)
         if is_valid:
             if total > EVENT_BYTES_MAX:
-                raise StreamBroken(f"the model sent a single event of more than {EVENT_BYTES_MAX // 1024 // 1024} MB")
+                sentence = f"the model sent a single event of more than {EVENT_BYTES_MAX // 1024 // 1024} MB"
+                raise StreamBroken(sentence, retryable=False)
             return int(total)
         if self._has_started:
             raise StreamBroken("the response is corrupted: a frame has a wrong checksum")

@@ -5,21 +5,22 @@ The structs follow Amazon's published service model.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from mainstay.core.errors import StreamBroken
 from mainstay.core.messages import FinishReason
-from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_uncached_usage
+from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, Index, ToolName, Word
 from mainstay.providers.wire.reasoning_signatures import tag_signature
+from mainstay.providers.wire.usage_report import UsageFields
 
 SIGNATURE_OWNER = "bedrock"
 
 
 class BedrockToolUse(msgspec.Struct, gc=False):
-    name: str | None = None
+    name: ToolName | None = None
     input: str | None = None
 
 
@@ -35,24 +36,17 @@ class BedrockContent(msgspec.Struct, gc=False, rename="camel"):
 
 
 class BedrockBlock(msgspec.Struct, gc=False, rename="camel"):
-    content_block_index: int = 0
+    content_block_index: Index = 0
     start: BedrockContent | None = None
     delta: BedrockContent | None = None
 
 
 class BedrockStop(msgspec.Struct, gc=False, rename="camel"):
-    stop_reason: str = ""
-
-
-class BedrockUsage(msgspec.Struct, gc=False, rename="camel"):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int | None = None
-    cache_write_input_tokens: int | None = None
+    stop_reason: Word = ""
 
 
 class BedrockMetadata(msgspec.Struct, gc=False):
-    usage: BedrockUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"")
 
 
 class BedrockEvent(msgspec.Struct, gc=False, rename="camel"):
@@ -60,7 +54,7 @@ class BedrockEvent(msgspec.Struct, gc=False, rename="camel"):
     content_block_delta: BedrockBlock | None = None
     message_stop: BedrockStop | None = None
     metadata: BedrockMetadata | None = None
-    exception: str | None = None
+    exception: Word | None = None
     error: Any = None
 
 
@@ -86,14 +80,20 @@ _STATUS_BY_EXCEPTION = {
 class BedrockResponseParser(BatchingParser):
     """Parses the event payloads of one streamed response."""
 
-    __slots__ = ("_call_count", "_calls_by_block", "_stop_reason", "_usage")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(
+        ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
+        ("outputTokens",),
+        cached=("cacheReadInputTokens",),
+        written=("cacheWriteInputTokens",),
+        is_always_sent=True,
+    )
+
+    __slots__ = ("_calls_by_block", "_stop_reason")
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
         self._calls_by_block: dict[int, int] = {}  # index of the call, by block index
-        self._call_count = 0
         self._stop_reason: str | None = None
-        self._usage = BedrockUsage()
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
         event: BedrockEvent | None
@@ -116,12 +116,8 @@ class BedrockResponseParser(BatchingParser):
     def final_piece(self) -> StreamFinished | None:
         if self._stop_reason is None:
             return None
-        default = FinishReason.TOOL_CALLS if self._call_count else FinishReason.END
-        usage = self._usage
-        total = build_uncached_usage(
-            usage.input_tokens, usage.output_tokens, usage.cache_read_input_tokens, usage.cache_write_input_tokens
-        )
-        return StreamFinished(_FINISH_REASONS.get(self._stop_reason, default), total)
+        default = FinishReason.TOOL_CALLS if self.call_count else FinishReason.END
+        return StreamFinished(_FINISH_REASONS.get(self._stop_reason, default), self.usage.build())
 
     def _handle_event(self, event: BedrockEvent) -> None:
         if event.content_block_start is not None:
@@ -129,7 +125,7 @@ class BedrockResponseParser(BatchingParser):
         elif event.message_stop is not None:
             self._handle_stop(event.message_stop.stop_reason)
         elif event.metadata is not None:
-            self._usage = event.metadata.usage or self._usage
+            self.usage.update(event.metadata.usage)
             self.is_over = self._stop_reason is not None
         elif event.exception is not None:
             error = event.error if isinstance(event.error, dict) else {}
@@ -151,14 +147,10 @@ class BedrockResponseParser(BatchingParser):
 
     def _start_block(self, block: BedrockBlock) -> None:
         if block.start is not None and block.start.tool_use is not None:
-            self._calls_by_block[block.content_block_index] = self._call_count
-            self.emit(ToolCallPiece(self._call_count, block.start.tool_use.name or ""))
-            self._call_count += 1
+            self._calls_by_block[block.content_block_index] = self.begin_call(block.start.tool_use.name or "")
 
     def _handle_stop(self, reason: str) -> None:
         if reason in _FAILED_REASONS:
-            self._flush()
-            self.error = StreamBroken(f"{self._label} returned malformed output", details=reason)
-            self.is_over = True
+            self.break_stream("returned malformed output", reason)
         else:
             self._stop_reason = reason

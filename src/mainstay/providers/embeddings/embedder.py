@@ -7,7 +7,7 @@ import math
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Annotated, cast
 
 import msgspec
 
@@ -27,12 +27,14 @@ from mainstay.core.worker_threads import run_in_thread
 from mainstay.providers import registry
 from mainstay.providers.wire import errors
 from mainstay.providers.wire.api_client import ApiClient, ApiRequest
+from mainstay.providers.wire.decoding import DECODING_ERRORS, Index
 from mainstay.providers.wire.encoding import encode
 
 TEXTS_MAX = 64  # in one request
 REQUEST_CHARS_MAX = 100_000  # in one request
 TEXT_CHARS_MAX = 8_000  # of one text
 TEXT_CHARS_MIN = 250  # a model that takes less is useless for messages
+DIMENSIONS_MAX = 65_536  # of a vector
 EXAMPLE = "openai/text-embedding-3-small"
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -161,10 +163,12 @@ class ApiEmbedder:
             report = errors.parse_error_body(answer[:2048])
             if report.kind or report.status:  # some servers report errors with status 200
                 raise errors.error_from_report(self._label, report)
-            raise StreamBroken(f"{self._label} returned no embeddings; check that {self._model} is an embedding model")
+            sentence = f"{self._label} returned no embeddings; check that {self._model} is an embedding model"
+            raise StreamBroken(sentence, retryable=False)
         dimensions = len(vectors[0]) // 4
         if self._dimensions not in (0, dimensions):
-            raise StreamBroken(f"{self.name} now returns {dimensions} dimensions instead of {self._dimensions}")
+            sentence = f"{self.name} now returns {dimensions} dimensions instead of {self._dimensions}"
+            raise StreamBroken(sentence, retryable=False)
         self._dimensions = dimensions
         return vectors
 
@@ -173,8 +177,8 @@ class ApiEmbedder:
 
 
 class EmbeddingRow(msgspec.Struct, frozen=True, gc=False):
-    embedding: list[float]
-    index: int | None = None
+    embedding: Annotated[list[float], msgspec.Meta(min_length=1, max_length=DIMENSIONS_MAX)]
+    index: Index | None = None
 
 
 class EmbeddingsBody(msgspec.Struct, frozen=True):
@@ -185,17 +189,20 @@ def _decode_vectors(body: bytes, count: int) -> list[bytes] | None:
     """Return vectors of unit length in the order of the texts; None if the body is invalid or incomplete."""
     try:
         rows = msgspec.json.decode(body, type=EmbeddingsBody).data
-    except (ValueError, RecursionError, msgspec.DecodeError):
+    except DECODING_ERRORS:
         return None
     if all(row.index is not None for row in rows):
         rows = sorted(rows, key=lambda row: row.index or 0)
-    size = len(rows[0].embedding) if rows else 0
-    if len(rows) != count or not size or any(len(row.embedding) != size for row in rows):
+        if len({row.index for row in rows}) != len(rows):
+            return None
+    if len(rows) != count or len({len(row.embedding) for row in rows}) != 1:
         return None
     return [_to_unit_vector(row.embedding) for row in rows]
 
 
 def _to_unit_vector(numbers: list[float]) -> bytes:
     length = math.sqrt(sum(number * number for number in numbers))
-    scale = 1 / length if length and math.isfinite(length) else 0.0
+    scale = 1 / length if length else 0.0
+    if not math.isfinite(length) or not math.isfinite(scale):  # numbers too large or too small to compute with
+        return bytes(4 * len(numbers))
     return array("f", [number * scale for number in numbers]).tobytes()

@@ -5,22 +5,23 @@ The structs follow the published GenerateContentResponse, as in the official cli
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from mainstay.core.errors import StreamBroken
-from mainstay.core.messages import FinishReason, Usage
-from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
+from mainstay.core.messages import FinishReason
+from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, ToolName, Word
 from mainstay.providers.wire.reasoning_signatures import tag_signature
+from mainstay.providers.wire.usage_report import UsageFields
 
 # owners of signatures: of the call that follows, or of a separate part
 CALL_SIGNATURE, TEXT_SIGNATURE = ("gemini-call", "gemini")
 
 
 class GeminiFunctionCall(msgspec.Struct, gc=False):
-    name: str | None = None
+    name: ToolName | None = None
     args: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -37,24 +38,16 @@ class GeminiContent(msgspec.Struct, gc=False):
 
 class GeminiCandidate(msgspec.Struct, gc=False, rename="camel"):
     content: GeminiContent | None = None
-    finish_reason: str | None = None
-
-
-class GeminiUsage(msgspec.Struct, gc=False, rename="camel"):
-    prompt_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    cached_content_token_count: int | None = None
+    finish_reason: Word | None = None
 
 
 class GeminiPromptFeedback(msgspec.Struct, gc=False, rename="camel"):
-    block_reason: str | None = None
+    block_reason: Word | None = None
 
 
 class GeminiChunk(msgspec.Struct, gc=False, rename="camel"):
     candidates: list[GeminiCandidate] | None = None
-    usage_metadata: GeminiUsage | None = None
+    usage_metadata: msgspec.Raw = msgspec.Raw(b"")
     prompt_feedback: GeminiPromptFeedback | None = None
     error: Any = None
 
@@ -70,14 +63,20 @@ _LENGTH_REASONS = ("MAX_TOKENS", "CONTINUATION")
 class GeminiResponseParser(BatchingParser):
     """Parses the event payloads of one streamed response."""
 
-    __slots__ = ("_call_count", "_finish_reason", "_is_blocked", "_usage")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(
+        ("promptTokenCount", "toolUsePromptTokenCount"),
+        ("candidatesTokenCount", "thoughtsTokenCount"),
+        cached=("cachedContentTokenCount",),
+        reasoning=("thoughtsTokenCount",),
+        is_always_sent=True,
+    )
+
+    __slots__ = ("_finish_reason", "_is_blocked")
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
-        self._call_count = 0
         self._finish_reason: str | None = None
         self._is_blocked = False
-        self._usage: GeminiUsage | None = None
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
         chunk: GeminiChunk | None
@@ -88,12 +87,13 @@ class GeminiResponseParser(BatchingParser):
                 chunk = self.decode_leniently(payload, _chunk_decoder)
                 if chunk is None:
                     break
-            if chunk.usage_metadata is not None:
-                self._usage = chunk.usage_metadata  # cumulative
+            self.usage.update(chunk.usage_metadata)  # cumulative
             if chunk.candidates:
                 candidate = chunk.candidates[0]
                 if candidate.content is not None:
                     for part in candidate.content.parts or ():
+                        if self.is_over:
+                            break
                         self._handle_part(part)
                 if candidate.finish_reason is not None:
                     self._handle_finish(candidate.finish_reason)
@@ -111,10 +111,10 @@ class GeminiResponseParser(BatchingParser):
         elif self._finish_reason is None:
             return None
         elif self._finish_reason in _END_REASONS:
-            reason = FinishReason.TOOL_CALLS if self._call_count else FinishReason.END
+            reason = FinishReason.TOOL_CALLS if self.call_count else FinishReason.END
         else:
             reason = FinishReason.LENGTH if self._finish_reason in _LENGTH_REASONS else FinishReason.FILTERED
-        return StreamFinished(reason, _to_usage(self._usage) if self._usage is not None else Usage())
+        return StreamFinished(reason, self.usage.build())
 
     # --- chunks ----------------------------------------------------------------------------------
 
@@ -132,23 +132,11 @@ class GeminiResponseParser(BatchingParser):
     def _emit_call(self, call: GeminiFunctionCall) -> None:
         """Emit a call. This API sends each call complete."""
         args = bytes(call.args).decode(errors="replace")
-        self.emit(ToolCallPiece(self._call_count, call.name or "", "" if args == "null" else args))
-        self._call_count += 1
+        self.begin_call(call.name or "", "" if args == "null" else args)
 
     def _handle_finish(self, reason: str) -> None:
         """Store the finish reason. A malformed call is an error, because a second attempt mostly succeeds."""
         if reason in _FAILED_REASONS:
-            self.error = StreamBroken(f"{self._label} produced an invalid tool call", details=reason)
-            self.is_over = True
+            self.break_stream("produced an invalid tool call", reason)
         else:
             self._finish_reason = reason
-
-
-def _to_usage(usage: GeminiUsage) -> Usage:
-    thoughts = usage.thoughts_token_count or 0
-    return build_usage(
-        (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
-        (usage.candidates_token_count or 0) + thoughts,
-        cached=usage.cached_content_token_count,
-        reasoning=thoughts,
-    )

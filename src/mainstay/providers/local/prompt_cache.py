@@ -21,12 +21,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from mainstay.core.errors import ProviderError
+from mainstay.core.errors import ProviderError, StreamBroken
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.providers.local.process import RunningModelServer
 from mainstay.providers.local.prompt import ChatTemplateMessage
+from mainstay.providers.wire.decoding import DECODING_ERRORS
 from mainstay.providers.wire.encoding import encode
 
 log = logging.getLogger("mainstay.providers")
@@ -148,7 +149,12 @@ class PrefillResponseParser:
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
         for payload in payloads:
-            match msgspec.json.decode(payload):
+            try:
+                event = msgspec.json.decode(payload)
+            except DECODING_ERRORS:
+                self.error = StreamBroken("the local server sent an event that cannot be parsed")
+                break
+            match event:
                 case {"stop": True}:
                     self.is_over = True
         return []

@@ -39,6 +39,7 @@ from mainstay.providers.wire.encoding import IdentityCache, encode
 
 LOADING_ESTIMATE_S = 5.0  # estimate for the notice to the user; it may take longer
 QUEUE_NOTICE_S = 30.0  # between two notices while another request is answered
+READING_MAX_S = 7200.0  # the longest estimate, which extends the deadline of the call
 NOTICE_MIN_S = 2.0  # shorter waits get no notice
 INITIAL_TOKENS_PER_S = 30.0  # reading speed, until it is measured
 TEMPERATURE = 0.0  # small models lose the thread otherwise
@@ -210,7 +211,7 @@ class LocalProvider:
             if read > 0 and progress.time_ms > 0:
                 self._tokens_per_s = max(read / progress.time_ms * 1000, 1.0)
             tokens_left = progress.total - progress.processed
-            seconds = tokens_left / self._tokens_per_s
+            seconds = min(tokens_left / self._tokens_per_s, READING_MAX_S)
             if not has_notified and seconds >= NOTICE_MIN_S:
                 has_notified = True
                 _notify(options, f"{self._info.name} reads {tokens_left} tokens", seconds)

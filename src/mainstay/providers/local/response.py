@@ -10,13 +10,15 @@ as it arrives. A response without a keyword is treated as text.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, Count, Word
+from mainstay.providers.wire.usage_report import UsageFields
 
 # --- structs of the server -------------------------------------------------------------------------
 
@@ -28,28 +30,22 @@ class LlamaDelta(msgspec.Struct, frozen=True, gc=False):
 
 class LlamaChoice(msgspec.Struct, gc=False):
     delta: LlamaDelta = LlamaDelta()
-    finish_reason: str | None = None
-
-
-class LlamaTimings(msgspec.Struct, gc=False):
-    cache_n: int = 0
-    prompt_n: int = 0
-    predicted_n: int = 0
+    finish_reason: Word | None = None
 
 
 class PromptProgress(msgspec.Struct, gc=False):
     """How far the server has read the prompt: tokens in total, tokens from the cache, and tokens processed so far,
     cached ones included."""
 
-    total: int = 0
-    cache: int = 0
-    processed: int = 0
+    total: Count = 0
+    cache: Count = 0
+    processed: Count = 0
     time_ms: float = 0.0
 
 
 class LlamaChunk(msgspec.Struct, gc=False):
     choices: list[LlamaChoice] = []
-    timings: LlamaTimings | None = None
+    timings: msgspec.Raw = msgspec.Raw(b"")
     prompt_progress: PromptProgress | None = None
     error: Any = None
 
@@ -66,7 +62,9 @@ class LocalResponseParser(BatchingParser):
     `on_progress` is called while the server reads the prompt.
     """
 
-    __slots__ = ("_finish_reason", "_mode", "_on_progress", "_pending_text", "_text_keyword", "_tool_names", "_usage")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(("cache_n", "prompt_n"), ("predicted_n",), cached=("cache_n",))
+
+    __slots__ = ("_finish_reason", "_mode", "_on_progress", "_pending_text", "_text_keyword", "_tool_names")
 
     def __init__(
         self, label: str, text_keyword: str, tool_names: frozenset[str], on_progress: Callable[[PromptProgress], None]
@@ -77,7 +75,6 @@ class LocalResponseParser(BatchingParser):
         self._mode: Literal["", "words", "call"] = "" if text_keyword else "words"
         self._pending_text = ""
         self._finish_reason: str | None = None
-        self._usage = Usage()
         self._on_progress = on_progress
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
@@ -104,7 +101,7 @@ class LocalResponseParser(BatchingParser):
         reason = _FINISH_REASONS.get(self._finish_reason, FinishReason.END)
         if reason is FinishReason.END and self._mode == "call":
             reason = FinishReason.TOOL_CALLS
-        return StreamFinished(reason, self._usage)
+        return StreamFinished(reason, self.usage.build())
 
     def _handle_chunk(self, chunk: LlamaChunk) -> None:
         if chunk.prompt_progress is not None:
@@ -115,8 +112,7 @@ class LocalResponseParser(BatchingParser):
             if choice.delta.content:
                 self._handle_content(choice.delta.content)
             self._finish_reason = choice.finish_reason or self._finish_reason
-        if (timings := chunk.timings) is not None:
-            self._usage = Usage(timings.cache_n + timings.prompt_n, timings.predicted_n, timings.cache_n)
+        self.usage.update(chunk.timings)
 
     def _handle_content(self, text: str) -> None:
         match self._mode:

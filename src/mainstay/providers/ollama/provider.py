@@ -22,6 +22,7 @@ from mainstay.providers.ollama.environment import DEFAULT_WINDOW, apply_configur
 from mainstay.providers.ollama.manifest import COMPONENT
 from mainstay.providers.ollama.response import OllamaResponseParser
 from mainstay.providers.wire.api_client import ApiRequest
+from mainstay.providers.wire.decoding import DECODING_ERRORS, WINDOW_DIGITS_MAX, bound_window
 from mainstay.providers.wire.encoding import (
     WireObject,
     build_encoding_tag,
@@ -124,7 +125,7 @@ class OllamaProvider(HttpProvider):
         body = await self._api.post(ApiRequest(url, self._headers, encode({"model": self.name})), self._api_key)
         try:
             return _decode_model_details(body)
-        except (ValueError, RecursionError, msgspec.DecodeError):
+        except DECODING_ERRORS:
             return OllamaModelDetails()
 
     def _apply_details(self, details: OllamaModelDetails) -> None:
@@ -148,15 +149,15 @@ def _parse_configured_window(parameters: str) -> int:
     """Return the window that the model's parameters set, or 0."""
     for line in parameters.splitlines():
         match line.split():
-            case ["num_ctx", size] if size.isdecimal():
-                return int(size)
+            case ["num_ctx", size] if size.isdecimal() and len(size) <= WINDOW_DIGITS_MAX:
+                return bound_window(int(size))
     return 0
 
 
 def _parse_trained_window(model_info: WireObject) -> int:
     """Return the window that the model was trained with, `<architecture>.context_length`, or 0."""
     sizes = [value for name, value in model_info.items() if name.endswith(".context_length") and isinstance(value, int)]
-    return max(sizes, default=0)
+    return max(map(bound_window, sizes), default=0)
 
 
 # --- messages ------------------------------------------------------------------------------------

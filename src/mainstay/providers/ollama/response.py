@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from mainstay.core.messages import FinishReason
-from mainstay.core.ports import Piece, StreamFinished, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
+from mainstay.core.ports import Piece, StreamFinished
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, ToolName, Word
+from mainstay.providers.wire.usage_report import UsageFields
 
 
 class OllamaFunction(msgspec.Struct, gc=False):
-    name: str | None = None
+    name: ToolName | None = None
     arguments: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -30,9 +32,9 @@ class OllamaMessage(msgspec.Struct, gc=False):
 class OllamaLine(msgspec.Struct, gc=False):
     message: OllamaMessage | None = None
     done: bool | None = None
-    done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
+    done_reason: Word | None = None
+    prompt_eval_count: msgspec.Raw = msgspec.Raw(b"null")
+    eval_count: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
 
 
@@ -43,11 +45,12 @@ _decode_line = _line_decoder.decode
 class OllamaResponseParser(BatchingParser):
     """Parses the JSON lines of one streamed chat response."""
 
-    __slots__ = ("_call_count", "_last_line")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(("prompt_eval_count",), ("eval_count",))
+
+    __slots__ = ("_last_line",)
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
-        self._call_count = 0
         self._last_line: OllamaLine | None = None
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
@@ -66,13 +69,16 @@ class OllamaResponseParser(BatchingParser):
                 if message.content:
                     self.append_text("text", message.content)
                 for call in message.tool_calls or ():
-                    self._emit_call(call.function or OllamaFunction())
+                    if not self.is_over:
+                        self._emit_call(call.function or OllamaFunction())
             if line.error is not None:
                 self.handle_error(line.error)
-                break
-            if line.done:
+            if line.done and not self.is_over:
                 self._last_line = line
+                counts = (bytes(line.prompt_eval_count), bytes(line.eval_count))
+                self.usage.update(msgspec.Raw(b'{"prompt_eval_count":%b,"eval_count":%b}' % counts))
                 self.is_over = True
+            if self.is_over:
                 break
         return self.drain_pieces()
 
@@ -80,15 +86,14 @@ class OllamaResponseParser(BatchingParser):
         last = self._last_line
         if last is None:
             return None
-        reason = FinishReason.TOOL_CALLS if self._call_count else FinishReason.END
+        reason = FinishReason.TOOL_CALLS if self.call_count else FinishReason.END
         if last.done_reason == "length":
             reason = FinishReason.LENGTH
-        return StreamFinished(reason, build_usage(last.prompt_eval_count, last.eval_count))
+        return StreamFinished(reason, self.usage.build())
 
     def _emit_call(self, function: OllamaFunction) -> None:
         """Emit a call. Calls arrive complete. Arguments are an object, or its JSON as a string with some templates."""
         arguments = bytes(function.arguments).decode(errors="replace")
         if arguments.startswith('"'):
             arguments = str(json.loads(arguments))
-        self.emit(ToolCallPiece(self._call_count, function.name or "", "" if arguments == "null" else arguments))
-        self._call_count += 1
+        self.begin_call(function.name or "", "" if arguments == "null" else arguments)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished
 from mainstay.providers.openai.tool_calls import ToolCallAssembler
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, Id, Index, NumericId, ToolName, Word
 from mainstay.providers.wire.encoding import encode
+from mainstay.providers.wire.usage_report import UsageFields
 
 # Lenient, because compatible servers differ: any field may be missing or null.
 
 
 class ChatFunction(msgspec.Struct, gc=False):
-    name: str | None = None
+    name: ToolName | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class ChatToolCall(msgspec.Struct, gc=False):
-    index: int | None = None
-    id: str | int | None = None
+    index: Index | None = None
+    id: Id | NumericId | None = None
     function: ChatFunction | None = None
 
 
@@ -37,34 +39,18 @@ class ChatDelta(msgspec.Struct, gc=False):
 
 class ChatChoice(msgspec.Struct, gc=False):
     delta: ChatDelta | None = None
-    finish_reason: str | None = None
-    index: int | None = None
-
-
-class ChatTokenDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class ChatUsage(msgspec.Struct, gc=False):
-    prompt_cache_hit_tokens: int | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: ChatTokenDetails | None = None
-    completion_tokens_details: ChatTokenDetails | None = None
+    finish_reason: Word | None = None
 
 
 class ChatChunk(msgspec.Struct, gc=False):
     choices: list[ChatChoice] | None = None
-    usage: ChatUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"")
     error: Any = None
 
 
 _chunk_decoder = msgspec.json.Decoder(ChatChunk)
 _decode_chunk = _chunk_decoder.decode
 
-_NO_USAGE = ChatUsage()
 _FINISH_REASONS = {
     "stop": FinishReason.END,
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -77,13 +63,20 @@ _FINISH_REASONS = {
 class ChatCompletionParser(BatchingParser):
     """Parses the event payloads of one streamed chat completion."""
 
-    __slots__ = ("_calls", "_finish_reason", "_usage")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(
+        ("prompt_tokens",),
+        ("completion_tokens",),
+        cached=("prompt_tokens_details.cached_tokens", "prompt_cache_hit_tokens"),
+        reasoning=("completion_tokens_details.reasoning_tokens",),
+        written=("prompt_tokens_details.cache_write_tokens",),
+    )
+
+    __slots__ = ("_calls", "_finish_reason")
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
         self._calls = ToolCallAssembler()
         self._finish_reason: str | None = None
-        self._usage: ChatUsage | None = None
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
         chunk: ChatChunk | None
@@ -110,12 +103,12 @@ class ChatCompletionParser(BatchingParser):
                         self._handle_call(0, None, delta.function_call)
                 if choice.finish_reason is not None:
                     self._finish_reason = choice.finish_reason
-            if chunk.usage is not None:
-                self._usage = chunk.usage
+            self.usage.update(chunk.usage)
             if chunk.error is not None:
                 self.handle_error(chunk.error)
+            if self.is_over:
                 break
-        if self._finish_reason is not None:
+        if self._finish_reason is not None and self.error is None:
             self.emit(*self._calls.take_pending_names())
         return self.drain_pieces()
 
@@ -125,19 +118,7 @@ class ChatCompletionParser(BatchingParser):
         reason = _FINISH_REASONS.get(self._finish_reason, FinishReason.END)
         if reason in (FinishReason.END, FinishReason.TOOL_CALLS):
             reason = FinishReason.TOOL_CALLS if self._calls else FinishReason.END
-        usage = self._usage or _NO_USAGE
-        prompt = usage.prompt_tokens_details or ChatTokenDetails()
-        completion = usage.completion_tokens_details or ChatTokenDetails()
-        return StreamFinished(
-            reason,
-            build_usage(
-                usage.prompt_tokens,
-                usage.completion_tokens,
-                cached=prompt.cached_tokens or usage.prompt_cache_hit_tokens,
-                reasoning=completion.reasoning_tokens,
-                written=prompt.cache_write_tokens,
-            ),
-        )
+        return StreamFinished(reason, self.usage.build())
 
     # --- chunks ----------------------------------------------------------------------------------
 
@@ -169,13 +150,20 @@ class ChatCompletionParser(BatchingParser):
                             self.append_text("thinking", thought["text"])
 
     def _handle_call(self, index: int | None, id: str | int | None, function: ChatFunction) -> None:
+        if self.is_over:
+            return None
         call, before = self._calls.find_or_open(index, id, function.name or "")
         if before:
             self.emit(*before)
+        if len(self._calls) > self.call_count and not self.count_call():
+            return None
         call.append_name(function.name or "")
         arguments = function.arguments
         if isinstance(arguments, dict):
-            arguments = encode(arguments).decode()
+            try:
+                arguments = encode(arguments).decode()
+            except RecursionError:
+                return self.break_stream("sent arguments that are nested too deeply")
         if arguments:
             call.arguments.append(arguments)
             self.append_call_input(call.index, call.take_name(), arguments)

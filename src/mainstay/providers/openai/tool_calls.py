@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from mainstay.core.ports import ToolCallPiece
+from mainstay.providers.wire.decoding import CALLS_MAX
 
 _decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -48,16 +49,17 @@ class StreamedToolCall:
 class ToolCallAssembler:
     """The calls of one response. Each gets an index of its own: the server's, if that is free."""
 
-    __slots__ = ("_calls", "_calls_by_server_index", "_last")
+    __slots__ = ("_calls", "_calls_by_server_index", "_completeness_checks", "_last")
 
     def __init__(self) -> None:
+        self._completeness_checks = 0
         self._calls: dict[int, StreamedToolCall] = {}  # by our index
         # by the server's index: the call that deltas with this index now belong to
         self._calls_by_server_index: dict[int, StreamedToolCall] = {}
         self._last: StreamedToolCall | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._calls)
+    def __len__(self) -> int:
+        return len(self._calls)
 
     def find_or_open(
         self, index: int | None, id: str | int | None, name: str
@@ -82,9 +84,15 @@ class ToolCallAssembler:
 
     def _find_by_index(self, index: int, id: str | int | None, name: str) -> StreamedToolCall | None:
         call = self._calls_by_server_index.get(index)
-        if call is not None and id and name and call.id and call.id != id and call.has_complete_arguments():
+        if call is not None and id and name and call.id and call.id != id and self._is_complete(call):
             return None  # a server that gives every call this index: the call is complete, the next begins
         return call
+
+    def _is_complete(self, call: StreamedToolCall) -> bool:
+        """Return whether the arguments are complete. Each check reads them all, so there is a limit for a stream that
+        only pretends to begin calls."""
+        self._completeness_checks += 1
+        return self._completeness_checks <= CALLS_MAX and call.has_complete_arguments()
 
     def _find_by_id(self, id: str | int | None, name: str) -> StreamedToolCall | None:
         if id:

@@ -5,57 +5,46 @@ The structs follow the published OpenAPI description, as in the official client'
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
-from mainstay.core.messages import FinishReason, Usage
+from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Piece, StreamFinished, ThinkingPiece, ToolCallPiece
-from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
+from mainstay.providers.wire.batching_parser import BatchingParser
+from mainstay.providers.wire.decoding import DECODING_ERRORS, Id, Index, ToolName, Word
 from mainstay.providers.wire.reasoning_signatures import tag_signature
+from mainstay.providers.wire.usage_report import UsageFields
 
 SIGNATURE_OWNER = "openai"
 
 # One struct for all events: `type` says which, and most are deltas.
 
 
-class ResponsesTokenDetails(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class ResponsesUsage(msgspec.Struct, gc=False):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: ResponsesTokenDetails | None = None
-    output_tokens_details: ResponsesTokenDetails | None = None
-
-
 class ResponsesIncompleteDetails(msgspec.Struct, gc=False):
-    reason: str | None = None
+    reason: Word | None = None
 
 
 class ResponsesBody(msgspec.Struct, gc=False):
-    usage: ResponsesUsage | None = None
+    usage: msgspec.Raw = msgspec.Raw(b"")
     incomplete_details: ResponsesIncompleteDetails | None = None
     error: Any = None
 
 
 class ResponsesItem(msgspec.Struct, gc=False):
-    type: str = ""
-    id: str | None = None
-    name: str | None = None
+    type: Word = ""
+    id: Id | None = None
+    name: ToolName | None = None
     arguments: str | None = None
     encrypted_content: str | None = None
-    phase: str | None = None
+    phase: Word | None = None
 
 
 class ResponsesEvent(msgspec.Struct, gc=False):
-    type: str = ""
+    type: Word = ""
     delta: Any = None
-    output_index: int = 0
-    summary_index: int = 0
+    output_index: Index = 0
+    summary_index: Index = 0
     item: ResponsesItem | None = None
     response: ResponsesBody | None = None
     error: Any = None
@@ -82,14 +71,21 @@ class UnfinishedToolCall:
 class OpenAIResponsesParser(BatchingParser):
     """Parses the event payloads of one streamed response."""
 
-    __slots__ = ("_call_count", "_finish_reason", "_open_calls", "_usage")
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields(
+        ("input_tokens",),
+        ("output_tokens",),
+        cached=("input_tokens_details.cached_tokens",),
+        reasoning=("output_tokens_details.reasoning_tokens",),
+        written=("input_tokens_details.cache_write_tokens",),
+        is_always_sent=True,
+    )
+
+    __slots__ = ("_finish_reason", "_open_calls")
 
     def __init__(self, label: str) -> None:
         super().__init__(label)
         self._open_calls: dict[int, UnfinishedToolCall] = {}  # by output index, until the item is done
-        self._call_count = 0
         self._finish_reason: FinishReason | None = None
-        self._usage: ResponsesUsage | None = None
 
     def feed(self, payloads: list[bytes]) -> list[Piece]:
         event: ResponsesEvent | None
@@ -112,9 +108,9 @@ class OpenAIResponsesParser(BatchingParser):
         if self._finish_reason is None:
             return None
         reason = self._finish_reason
-        if reason is FinishReason.END and self._call_count:
+        if reason is FinishReason.END and self.call_count:
             reason = FinishReason.TOOL_CALLS
-        return StreamFinished(reason, _to_usage(self._usage) if self._usage is not None else Usage())
+        return StreamFinished(reason, self.usage.build())
 
     # --- events ----------------------------------------------------------------------------------
 
@@ -148,9 +144,7 @@ class OpenAIResponsesParser(BatchingParser):
 
     def _start_item(self, output_index: int, item: ResponsesItem) -> None:
         if item.type == "function_call":
-            self._open_calls[output_index] = UnfinishedToolCall(self._call_count)
-            self.emit(ToolCallPiece(self._call_count, item.name or ""))
-            self._call_count += 1
+            self._open_calls[output_index] = UnfinishedToolCall(self.begin_call(item.name or ""))
         elif item.phase and item.type == "message":
             self.emit(ThinkingPiece("", tag_signature(SIGNATURE_OWNER, f"phase:{item.phase}")))
 
@@ -161,7 +155,7 @@ class OpenAIResponsesParser(BatchingParser):
             if output_index not in self._open_calls:  # it was never added: it arrives complete
                 self._start_item(output_index, item)
             call = self._open_calls.pop(output_index)
-            if item.arguments and not call.has_arguments:
+            if item.arguments and not call.has_arguments and not self.is_over:
                 self.emit(ToolCallPiece(call.index, "", item.arguments))
 
     def _append_arguments(self, output_index: int, part: str) -> None:
@@ -172,17 +166,6 @@ class OpenAIResponsesParser(BatchingParser):
 
     def _finish_response(self, response: ResponsesBody | None, reason: FinishReason) -> None:
         self._finish_reason = reason
-        self._usage = response.usage if response is not None else None
+        if response is not None:
+            self.usage.update(response.usage)
         self.is_over = True
-
-
-def _to_usage(usage: ResponsesUsage) -> Usage:
-    prompt = usage.input_tokens_details or ResponsesTokenDetails()
-    completion = usage.output_tokens_details or ResponsesTokenDetails()
-    return build_usage(
-        usage.input_tokens,
-        usage.output_tokens,
-        cached=prompt.cached_tokens,
-        reasoning=completion.reasoning_tokens,
-        written=prompt.cache_write_tokens,
-    )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
 from mainstay.core.errors import ProviderError, StreamBroken
-from mainstay.core.messages import Usage
 from mainstay.core.ports import Piece, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.providers.wire import errors
+from mainstay.providers.wire.decoding import CALLS_MAX
+from mainstay.providers.wire.decoding import DECODING_ERRORS as DECODING_ERRORS
 from mainstay.providers.wire.encoding import repair_surrogates
+from mainstay.providers.wire.usage_report import UsageFields, UsageReport
+from mainstay.providers.wire.usage_report import build_usage as build_usage
 
 END_MARK = b"[DONE]"  # the last payload of many APIs, the only one that is no JSON
-DECODING_ERRORS = (ValueError, RecursionError, msgspec.DecodeError)
 
 E = TypeVar("E")
 
@@ -23,8 +25,11 @@ E = TypeVar("E")
 class BatchingParser(ABC):
     """Joins deltas to few pieces, because every piece costs its subscribers time. A subclass decodes the API's format.
 
-    `error` is to be raised after the returned pieces; `is_over` means that nothing follows.
+    `error` is to be raised after the returned pieces; `is_over` means that nothing follows. `call_count` counts the
+    tool calls that have begun.
     """
+
+    USAGE_FIELDS: ClassVar[UsageFields] = UsageFields((), ())  # of `usage`, unless the subclass calls `build_usage`
 
     __slots__ = (
         "_buffer",
@@ -34,8 +39,10 @@ class BatchingParser(ABC):
         "_has_emitted",
         "_label",
         "_pieces",
+        "call_count",
         "error",
         "is_over",
+        "usage",
     )
 
     def __init__(self, label: str) -> None:
@@ -46,6 +53,8 @@ class BatchingParser(ABC):
         self._call_index = 0
         self._call_name = ""
         self._has_emitted = False
+        self.call_count = 0
+        self.usage = UsageReport(self.USAGE_FIELDS)
         self.error: ProviderError | None = None
         self.is_over = False
 
@@ -67,8 +76,7 @@ class BatchingParser(ABC):
         except DECODING_ERRORS:
             self.is_over = True
             if payload.strip() != END_MARK and self.final_piece() is None:
-                sentence = f"{self._label} sent an event that cannot be parsed"
-                self.error = StreamBroken(sentence, details=repr(payload[:200]))
+                self.break_stream("sent an event that cannot be parsed", repr(payload[:200]))
             return None
 
     # --- pieces ----------------------------------------------------------------------------------
@@ -85,6 +93,20 @@ class BatchingParser(ABC):
             self._flush()
             self._buffer_kind, self._call_index, self._call_name = "call", index, name
         self._buffer.append(part)
+
+    def begin_call(self, name: str, input: str = "") -> int:
+        """Emit the beginning of a tool call, or all of it, and return its index. Too many calls break the stream."""
+        index = self.call_count
+        if self.count_call():
+            self.emit(ToolCallPiece(index, name, input))
+        return index
+
+    def count_call(self) -> bool:
+        """Count a call that begins; return False if these are too many, which breaks the stream."""
+        self.call_count += 1
+        if self.call_count > CALLS_MAX:
+            self.break_stream(f"sent more than {CALLS_MAX} tool calls in one answer")
+        return not self.is_over
 
     def emit(self, *pieces: Piece) -> None:
         self._flush()
@@ -110,6 +132,12 @@ class BatchingParser(ABC):
         self._has_emitted = self._has_emitted or bool(pieces)
         return pieces
 
+    def break_stream(self, problem: str, details: str = "") -> None:
+        """Set `error` for a response that cannot be used; `problem` completes a sentence about the provider."""
+        self._flush()
+        self.error = StreamBroken(f"{self._label} {problem}", details=details)
+        self.is_over = True
+
     def handle_error(self, error: Any) -> None:
         """Set `error` for an error event of the provider."""
         self._flush()
@@ -121,25 +149,3 @@ class BatchingParser(ABC):
             else errors.error_from_report(self._label, report)
         )
         self.is_over = True
-
-
-# --- token counts: APIs omit them or send null -------------------------------------------------------
-
-
-def build_usage(
-    prompt: int | None,
-    completion: int | None,
-    *,
-    cached: int | None = None,
-    reasoning: int | None = None,
-    written: int | None = None,
-) -> Usage:
-    """Return the usage of a response whose count of prompt tokens includes cached ones."""
-    return Usage(prompt or 0, completion or 0, cached or 0, reasoning or 0, written or 0)
-
-
-def build_uncached_usage(
-    uncached: int | None, completion: int | None, cached: int | None, written: int | None
-) -> Usage:
-    """Return the usage of a response whose count of prompt tokens excludes those read from or written to the cache."""
-    return build_usage((uncached or 0) + (cached or 0) + (written or 0), completion, cached=cached, written=written)

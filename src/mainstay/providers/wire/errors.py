@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,12 +20,12 @@ from mainstay.core.errors import (
     Unauthorised,
     Unreachable,
 )
+from mainstay.providers.wire.decoding import DECODING_ERRORS, bound_window
 from mainstay.providers.wire.rate_limit_headers import parse_rate_limits
 from mainstay.providers.wire.rate_limit_headers import parse_retry_after_s as parse_retry_after_s
 
 MESSAGE_CHARS_MAX = 500
 _KEY_ADVICE = "check that it is set and may use this model"
-WINDOW_TOKENS_MIN = 512  # tokens; a smaller number in a message means something else
 _CONTEXT_TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size)|maximum context|prompt is too long|too many (?:input )?tokens"
     r"|input (?:is too long|length)|exceeds? the (?:available )?context|reduce the length|token limit"
@@ -87,7 +88,17 @@ def error_for_unreachable(label: str, url: str, error: BaseException) -> Unreach
     sentence = (
         f"{label} cannot be reached at {format_origin(url)}; check the address, the network, and that it is running"
     )
-    return Unreachable(sentence, details=f"{type(error).__name__}: {_URL_CREDENTIALS.sub('//', _clip(str(error)))}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        sentence = (
+            f"the certificate of {label} at {format_origin(url)} is not trusted: {_clip(error.verify_message)}; check "
+            "the address, this machine's clock and its CA certificates (SSL_CERT_FILE)"
+        )
+    unreachable = Unreachable(
+        sentence, details=f"{type(error).__name__}: {_URL_CREDENTIALS.sub('//', _clip(str(error)))}"
+    )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        unreachable.retryable = False  # a certificate does not change within seconds
+    return unreachable
 
 
 def error_for_missing_stream(label: str, body: bytes) -> ProviderError:
@@ -99,7 +110,8 @@ def error_for_missing_stream(label: str, body: bytes) -> ProviderError:
         return StreamBroken(f"{label} sent an empty answer")
     content = "an HTML page" if _is_html(body) else "other data"
     details = "" if _is_html(body) else _clip_bytes(body)
-    return StreamBroken(f"{label} sent {content} instead of an event stream; check base_url", details=details)
+    sentence = f"{label} sent {content} instead of an event stream; check base_url"
+    return StreamBroken(sentence, details=details, retryable=False)
 
 
 def name_key_places(error: ProviderError, places: str) -> ProviderError:
@@ -176,7 +188,7 @@ def _parse_account_limit(report: ProviderErrorReport) -> int | None:
     match = _LIMIT_AND_REQUESTED.search(report.message)
     limit, requested = (int(group.replace(",", "") or 0) for group in match.groups()) if match is not None else (0, 0)
     if requested > limit > 0 or _REQUEST_TOO_LARGE.search(report.message):
-        return limit if limit >= WINDOW_TOKENS_MIN else 0
+        return bound_window(limit)
     return None
 
 
@@ -184,8 +196,8 @@ def _parse_window(message: str) -> int | None:
     """Return the context window in tokens, if the message names it."""
     for pattern in _WINDOW_PATTERNS:
         if (match := pattern.search(message)) is not None:
-            size = int(match[1].replace(",", ""))
-            return size if size >= WINDOW_TOKENS_MIN else None
+            size = int(match[1].replace(",", "") or 0)
+            return bound_window(size) or None
     return None
 
 
@@ -201,7 +213,7 @@ def parse_error_body(body: bytes) -> ProviderErrorReport:
         return ProviderErrorReport(message="an HTML page")
     try:
         decoded = msgspec.json.decode(body)
-    except (ValueError, RecursionError, msgspec.DecodeError):
+    except DECODING_ERRORS:
         return ProviderErrorReport(message=_clip_bytes(body))
     return parse_error_value(decoded)
 
@@ -215,7 +227,7 @@ def parse_error_value(decoded: Any) -> ProviderErrorReport:
         if isinstance(inner, dict):
             return _parse_error_object(inner)
         decoded = inner
-    return ProviderErrorReport(message=_clip(str(decoded)))
+    return ProviderErrorReport(message=_format_value(decoded))
 
 
 def _parse_error_object(error: dict[str, Any]) -> ProviderErrorReport:
@@ -224,7 +236,15 @@ def _parse_error_object(error: dict[str, Any]) -> ProviderErrorReport:
     status = code if isinstance(code, int) and 300 <= code < 600 else 0
     names = [name for name in (code, kind) if isinstance(name, str)]
     known = next((name for name in names if name in _STATUS_BY_ERROR), names[0] if names else "")
-    return ProviderErrorReport(_clip(message if isinstance(message, str) else str(message)), known[:80], status)
+    return ProviderErrorReport(_format_value(message), known[:80], status)
+
+
+def _format_value(value: Any) -> str:
+    """Format a decoded value in one line, or name its type if it is nested too deeply or has too many digits."""
+    try:
+        return _clip(value if isinstance(value, str) else str(value))
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def _is_html(body: bytes) -> bool:

@@ -110,7 +110,8 @@ class HttpClient:
             while chunk := await connection.read():
                 bytes_left -= len(chunk)
                 if bytes_left < 0:
-                    raise StreamBroken(f"the answer of {self._label} is larger than response_bytes_max allows")
+                    sentence = f"the answer of {self._label} is larger than response_bytes_max allows"
+                    raise StreamBroken(sentence, retryable=False)
                 chunks.append(chunk)
         except BaseException:
             self.drop(connection)
@@ -249,14 +250,16 @@ class HttpPayloadStream:
             try:
                 data = await connection.read()
             except (ConnectionBroken, OSError) as error:
-                sentence = f"the connection to {self._client.label} broke in the middle of the answer"
+                when = "in the middle of the answer" if self.has_output else "before the answer began"
+                sentence = f"the connection to {self._client.label} broke {when}"
                 raise StreamBroken(sentence, details=f"{type(error).__name__}: {error}"[:300]) from None
             if not data:
                 self._is_over = True
                 return self._decoder.flush()
             self._bytes_read += len(data)
             if self._bytes_read > self._bytes_max:
-                raise StreamBroken(f"the answer of {self._client.label} is larger than response_bytes_max allows")
+                sentence = f"the answer of {self._client.label} is larger than response_bytes_max allows"
+                raise StreamBroken(sentence, retryable=False)
             payloads = self._decoder.feed(data)
             self._measure_density(len(data), len(payloads))
             if payloads:

@@ -12,6 +12,7 @@ EVENT_BYTES_MAX = 4 * 1024 * 1024
 NON_EVENT_BYTES_MAX = 2048
 _BOM = b"\xef\xbb\xbf"
 _IGNORED_FIELDS = (b"event", b"id", b"retry")
+_FIELD_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 
 
 class SseDecoder:
@@ -79,7 +80,7 @@ class SseDecoder:
         lines = self._join_partial(b"").split(b"\n")
         rest = lines.pop()
         payloads = self._parse_lines([*lines, b""])
-        if rest and not rest.startswith((b"data", b":")):
+        if rest and not _may_begin_field(rest):
             self.non_event_data = (self.non_event_data + rest)[:NON_EVENT_BYTES_MAX]
         return payloads
 
@@ -115,7 +116,8 @@ class SseDecoder:
     def _count_buffered(self, size: int) -> None:
         self._buffered_bytes += size
         if self._buffered_bytes > EVENT_BYTES_MAX:
-            raise StreamBroken(f"the model sent a single event of more than {EVENT_BYTES_MAX // 1024 // 1024} MB")
+            sentence = f"the model sent a single event of more than {EVENT_BYTES_MAX // 1024 // 1024} MB"
+            raise StreamBroken(sentence, retryable=False)
 
     def _parse_lines(self, lines: list[bytes]) -> list[bytes]:
         payloads: list[bytes] = []
@@ -135,3 +137,8 @@ class SseDecoder:
             elif field and field not in _IGNORED_FIELDS and len(self.non_event_data) < NON_EVENT_BYTES_MAX:
                 self.non_event_data += line[:NON_EVENT_BYTES_MAX] + b"\n"
         return payloads
+
+
+def _may_begin_field(line: bytes) -> bool:
+    """Return True if an incomplete line may be the beginning of a field, cut off with the stream."""
+    return any(line.startswith(start) or start.startswith(line) for start in _FIELD_STARTS)
