@@ -14,6 +14,7 @@ from pathlib import Path
 from mainstay.core.errors import HomeTaken, HomeUnusable
 
 LOCK_FILE = "lock"
+REMOVED_FOLDER = "removed"  # what was removed or replaced; nothing is deleted
 
 
 def prepare_home(home: Path) -> None:
@@ -71,9 +72,14 @@ class HomeLock:
             raise HomeTaken(
                 f"{self._path.parent} is in use by {describe_owner(read_lock_owner(self._path.parent))}"
             ) from None
-        os.ftruncate(fd, 0)
         command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]).strip()[:80] or "python"
-        os.write(fd, json.dumps({"pid": os.getpid(), "command": command, "since": int(time.time())}).encode())
+        try:
+            os.ftruncate(fd, 0)
+            os.write(fd, json.dumps({"pid": os.getpid(), "command": command, "since": int(time.time())}).encode())
+        except OSError as error:
+            os.close(fd)
+            advice = "; free some space on its disk" if error.errno == errno.ENOSPC else ""
+            raise HomeUnusable(f"{self._path} cannot be written: {error.strerror or error}{advice}") from error
         self._fd = fd
 
     def release(self) -> None:

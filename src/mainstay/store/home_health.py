@@ -8,11 +8,12 @@ import stat
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mainstay.core.errors import HomeTaken, HomeUnusable
 from mainstay.core.health import CheckFinding
+from mainstay.core.worker_threads import run_in_thread
 from mainstay.store.home import (
     HomeLock,
     describe_owner,
@@ -153,26 +154,45 @@ def _age_s(path: Path) -> float:
 # --- its disk ------------------------------------------------------------------------------------
 
 
+class DiskSpaceCheck:
+    """Checks that the disk of a folder has free space and inodes."""
+
+    subject = "disk"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def run(self) -> Sequence[CheckFinding]:
+        return [await run_in_thread(lambda: check_free_space(self._folder))]
+
+
 def check_disk(data: Path) -> Iterator[CheckFinding]:
+    space = check_free_space(data)
+    yield space
+    if space.verdict == "FAIL":
+        return
     folder = _nearest_existing(data)
-    free = shutil.disk_usage(folder).free
-    message, fix = f"{_format_size(free)} free", f"free some space on the disk of {folder}"
-    files = os.statvfs(folder)
-    if free < DISK_FAIL_BYTES:
-        yield CheckFinding("Disk", "FAIL", message, fix)
-        return
-    if files.f_files and files.f_favail < FILES_FAIL:
-        message = f"{message}, but room for only {files.f_favail} more files"
-        yield CheckFinding("Disk", "FAIL", message, f"remove unneeded files on the disk of {folder} (see df -i)")
-        return
-    few = bool(files.f_files) and files.f_favail < FILES_WARN
-    low = free < DISK_WARN_BYTES or few
-    yield CheckFinding("Disk", "warn" if low else "ok", message, fix if low else "")
     if kind := _network_file_system(folder):
         message = f"{folder} is on a network file system ({kind}), which can corrupt databases"
         yield CheckFinding("Disk", "warn", message, "keep the home on a local disk: --home, or state.data_dir")
     if folder == data and os.access(folder, os.W_OK):
         yield _check_sync_time(folder)
+
+
+def check_free_space(data: Path) -> CheckFinding:
+    """Check the free space and inodes on the disk of a folder, which need not exist yet."""
+    folder = _nearest_existing(data)
+    free = shutil.disk_usage(folder).free
+    message, fix = f"{_format_size(free)} free", f"free some space on the disk of {folder}"
+    files = os.statvfs(folder)
+    if free < DISK_FAIL_BYTES:
+        return CheckFinding("Disk", "FAIL", f"{folder} has only {message}", fix)
+    if files.f_files and files.f_favail < FILES_FAIL:
+        message = f"{message}, but room for only {files.f_favail} more files"
+        return CheckFinding("Disk", "FAIL", message, f"remove unneeded files on the disk of {folder} (see df -i)")
+    few = bool(files.f_files) and files.f_favail < FILES_WARN
+    low = free < DISK_WARN_BYTES or few
+    return CheckFinding("Disk", "warn" if low else "ok", message, fix if low else "")
 
 
 def _format_size(size_bytes: int) -> str:

@@ -123,7 +123,7 @@ for name in ("sqlite", "oxigraph"):
 names = ("apsw", "pyoxigraph", "importlib.metadata")
 print([name for name in sys.modules if name in names or name.endswith((".fact_tier", ".workspace_tiers"))])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"
 
 

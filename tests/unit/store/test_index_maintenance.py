@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ async def test_an_append_that_comes_meanwhile_goes_before_the_next_step(tmp_path
     def first(db: apsw.Connection) -> None:
         seen.append(sessions(db))
         going.set()
-        go.wait(10)
+        go.wait(120)
 
     done = trickle(store, iter([first, lambda db: seen.append(sessions(db))]))
     await asyncio.to_thread(going.wait, 10)
@@ -70,7 +69,7 @@ async def test_a_step_waits_for_a_bounded_number_of_appends(tmp_path: Path) -> N
 
     def first(db: apsw.Connection) -> None:
         going.set()
-        go.wait(10)
+        go.wait(120)
 
     done = trickle(store, iter([first, lambda db: seen.append(sessions(db))]))
     await asyncio.to_thread(going.wait, 10)
@@ -153,7 +152,7 @@ async def test_unfinished_steps_are_reported_when_the_store_closes(tmp_path: Pat
 
     def first(db: apsw.Connection) -> None:
         going.set()
-        go.wait(10)
+        go.wait(120)
 
     done = [trickle(store, iter([first, lambda db: None]))]
     await asyncio.to_thread(going.wait, 10)
@@ -188,7 +187,7 @@ async def test_a_large_index_is_written_in_steps_each_with_its_own_position(tmp_
 
 
 async def test_appends_are_hardly_slower_while_the_index_is_written(tmp_path: Path) -> None:
-    """A tripwire, with room for a loaded machine; what it really takes is measured by the benchmarks."""
+    """Counted, not measured; what an append takes is measured by the benchmarks."""
     store = await opened(tmp_path)
     tiers = store.tiers(vectors=False)
     words = [f"word{n}" for n in range(3_000)]
@@ -197,12 +196,10 @@ async def test_appends_are_hardly_slower_while_the_index_is_written(tmp_path: Pa
     entries = searchable_messages("a", await store.read_records("a", limit=5_000))
     indexing = asyncio.ensure_future(tiers.messages.ingest("a", entries, 3_000))
     live = SessionWriter(store, "live")
-    times = []
-    while not indexing.done() and len(times) < 200:
-        before = time.perf_counter()
+    appended = 0
+    while not indexing.done() and appended < 200:
         await live.append(Received((Text("x"),)))
-        times.append(time.perf_counter() - before)
+        appended += 1
     await indexing
-    assert len(times) >= 5
-    assert sorted(times)[len(times) // 2] < 0.05
+    assert appended >= 20, "an append waits for a step of the indexing, and not for all of it"
     await store.close()

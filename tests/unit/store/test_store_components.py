@@ -100,7 +100,7 @@ names = [find_component("store", name).name for name in ("sqlite", "memory")]
 loaded = [name for name in sys.modules if name.startswith(("apsw", "mainstay.store."))]
 print(names, sorted(loaded), "importlib.metadata" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     modules = ["memory", "memory.manifest", "sqlite", "sqlite.manifest"]
     assert done.stdout.split("] [")[0] == "['sqlite', 'memory'"
     assert done.stdout.strip().endswith("] False")

@@ -22,17 +22,59 @@ from mainstay.core.errors import (
 
 SqliteValue = int | float | str | bytes | None
 
+FULL_DISK_BYTES = 64 * 1024  # free space below which the disk is the reason for a failed write
 PAGE_CACHE_KB = 1000  # page cache per connection; the kernel's own cache holds the rest of the file
 
 
-def check_file_identity(path: str, inode: int) -> None:
-    """Raise StoreCorrupt if the file was removed or replaced: writes to it would succeed and be lost."""
+class DatabaseFiles:
+    """The files of an open database: itself, its log (`-wal`) and the log's index (`-shm`). If one of them is removed
+    or replaced, writes succeed and are lost."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._inodes = {path: _read_inode(path)}
+
+    def refresh_log(self) -> None:
+        """Call it with each new connection, which may have created the log."""
+        self._inodes |= {name: _read_inode(name) for name in (f"{self.path}-wal", f"{self.path}-shm")}
+
+    def find_removed(self) -> str:
+        """Return the path of a file that was removed or replaced; "" if all are in place."""
+        for name, inode in self._inodes.items():
+            try:
+                if inode is None or os.stat(name).st_ino == inode:
+                    continue
+            except OSError:
+                pass
+            return name
+        return ""
+
+
+def rewrite_header(db: apsw.Connection) -> None:
+    """Write a page without a change, which shows whether the database can be written."""
+    db.execute(f"PRAGMA user_version = {db.pragma('user_version')}")
+
+
+def _read_inode(path: str) -> int | None:
     try:
-        found = os.stat(path).st_ino
+        return os.stat(path).st_ino
     except OSError:
-        found = -1
-    if found != inode:
-        raise StoreCorrupt(f"{path} was removed or replaced while it was in use; put it back and start again")
+        return None
+
+
+def save_removed_log(db: apsw.Connection, files: DatabaseFiles, removed: str) -> StoreCorrupt:
+    """Return the error for a removed or replaced file. The connection still has a removed log: what it holds is written
+    to the database file, so that nothing committed is lost when the process ends."""
+    what = f"{removed} was removed or replaced while it was in use"
+    if removed == files.path:
+        return StoreCorrupt(f"{what}; put it back and start again")
+    try:
+        rows: list[tuple[int, int, int]] = list(db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
+    except apsw.Error as error:
+        return StoreCorrupt(f"{what}, and what it held cannot be saved ({error}): stop Mainstay and restore a backup")
+    if any(saved < frames for _, frames, saved in rows):
+        return StoreCorrupt(f"{what}; a part of what it held is not saved yet. Stop Mainstay to save it")
+    return StoreCorrupt(f"{what}; all that it held is in {files.path}. Restart Mainstay")
 
 
 def connect(path: str, *, busy_s: float, vfs: str | None = None, read_only: bool = False) -> apsw.Connection:
@@ -92,17 +134,52 @@ def map_sqlite_errors(path: str) -> Iterator[None]:
         raise translate_error(error, path) from error
 
 
+def _concerns_shared_memory(error: apsw.IOError) -> bool:
+    """Return whether the index of the log, which readers need too, could not be created."""
+    codes = (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMOPEN, apsw.SQLITE_IOERR_SHMMAP)
+    return getattr(error, "extendedresult", 0) in codes
+
+
+def _describe_full_disk(path: str) -> str:
+    """Say which disk is full: that of the database, or that of SQLite's temporary files."""
+    temporary = os.environ.get("SQLITE_TMPDIR") or os.environ.get("TMPDIR") or "/var/tmp"
+    is_temporary = not has_full_disk(os.path.dirname(path)) and has_full_disk(temporary)
+    where = f"temporary files in {temporary}, which {path} needs" if is_temporary else path
+    return f"no space left for {where}: nothing was changed; free some and writing resumes by itself"
+
+
+def has_full_disk(folder: str) -> bool:
+    """Return whether the disk of a folder has no room for even a few pages or one more file."""
+    try:
+        disk = os.statvfs(folder or ".")
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < FULL_DISK_BYTES or bool(disk.f_files and not disk.f_favail)
+
+
+def is_damage(error: apsw.Error) -> bool:
+    """Return whether SQLite found that the file is damaged, and not only an index that is derived from it."""
+    if isinstance(error, apsw.CorruptError):
+        return bool(getattr(error, "extendedresult", 0) != apsw.SQLITE_CORRUPT_VTAB)
+    return isinstance(error, apsw.NotADBError)
+
+
 def translate_error(error: apsw.Error, path: str) -> StoreError | HomeUnusable:
     match error:
         case apsw.FullError():
-            return StoreFull(f"no space left for {path}: nothing was changed; free some and writing resumes by itself")
+            return StoreFull(_describe_full_disk(path))
+        case apsw.IOError() if _concerns_shared_memory(error) and has_full_disk(os.path.dirname(path)):
+            return StoreFull(_describe_full_disk(path))
+        case apsw.NoMemError():
+            return StoreFailed(f"{path}: out of memory; free some, or raise the memory limit of this process")
         case apsw.BusyError() | apsw.LockedError():
             return StoreBusy(
                 f"another program holds {path}: nothing was changed; close that program and writing resumes by itself"
             )
         case apsw.CorruptError() | apsw.NotADBError():
             return StoreCorrupt(
-                f"{path} is damaged ({error}); it was left as it is. Restore a backup, or try: sqlite3 {path} .recover"
+                f"{path} is damaged ({error}); it was left as it is. Stop Mainstay and restore a backup (`mainstay "
+                f"restore FOLDER`), or try: sqlite3 {path} .recover"
             )
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return HomeUnusable(f"cannot write {path} ({error}): check its permissions, owner, disk and open files")

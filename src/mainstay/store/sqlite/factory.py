@@ -26,4 +26,6 @@ def build_store(options: StoreOptions, location: StoreLocation) -> Store:
         return MemoryStore()
     from mainstay.store.sqlite.store import SqliteStore  # imports the database engine
 
-    return SqliteStore(str(path), limits=location.limits, read_only=location.read_only)
+    return SqliteStore(
+        str(path), limits=location.limits, read_only=location.read_only, home_database=location.home_database
+    )

@@ -8,16 +8,20 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 import msgspec
 
-from mainstay.core.errors import InputRefused, MainstayError, StoreCorrupt, StoreFailed
+from mainstay.core.errors import HomeUnusable, InputRefused, MainstayError, StoreCorrupt, StoreError, StoreFailed
+from mainstay.core.supervision import TaskHealth
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.store.sqlite.connection import check_file_identity, connect, translate_error
+from mainstay.store.sqlite.connection import DatabaseFiles, connect, rewrite_header, save_removed_log, translate_error
 from mainstay.store.sqlite.people_store import BUSY_S, create_private_file, migrate_gateway
 from mainstay.store.sqlite.reader_thread import ReaderThread
+
+if TYPE_CHECKING:
+    from mainstay.core.health import HealthCheck
 
 log = logging.getLogger("mainstay.store")
 
@@ -50,8 +54,12 @@ class HomeProjectionDatabase:
         self._queue: SimpleQueue[_HomeWriteJob | None] = SimpleQueue()
         self._reader = ReaderThread(path, busy_s=busy_s, vfs=vfs)
         self._db: apsw.Connection | None = None
-        self._inode = -1
+        self._files: DatabaseFiles | None = None  # None: it was not opened yet
         self._thread: threading.Thread | None = None
+        self._damage = ""  # what is damaged; "": nothing is known to be
+        self._write_error: Exception | None = None  # why the last transaction failed; None: it did not
+        self._health_checks: Sequence[HealthCheck] = ()  # created when they are first asked for
+        self._health: TaskHealth | None = None
 
     async def open(self, *, retry_later: bool = False) -> None:
         """Open and migrate the file. With `retry_later`, it counts as open even if this raises: every read and write
@@ -66,6 +74,7 @@ class HomeProjectionDatabase:
 
     def _start_thread(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._health = TaskHealth(f"writer of {self.path}")
         self._thread = threading.Thread(target=self._run_thread, name="mainstay-observed", daemon=True)
         self._thread.start()
 
@@ -78,7 +87,7 @@ class HomeProjectionDatabase:
 
     async def read(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run a function on the reader thread, concurrently with writes."""
-        if self._inode < 0 and self._thread is not None:  # not opened yet: a write creates and migrates the file
+        if self._files is None and self._thread is not None:  # not opened yet: a write creates and migrates the file
             await self.write(lambda db: None)
         return await self._reader.run(work)
 
@@ -91,6 +100,30 @@ class HomeProjectionDatabase:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put(_HomeWriteJob(work, done))
         return await done
+
+    # --- health ----------------------------------------------------------------------------------
+
+    def health_checks(self) -> Sequence[HealthCheck]:
+        from mainstay.store.sqlite.open_database_health import OpenDatabaseCheck  # for servers only
+
+        self._health_checks = self._health_checks or (OpenDatabaseCheck("home", self),)
+        return self._health_checks
+
+    def report_damage(self, damage: StoreCorrupt) -> None:
+        if not self._damage:
+            log.error("%s", damage)
+            self._damage = str(damage)
+
+    async def find_problem(self) -> str:
+        """Return why nothing can be written; "" if nothing is known to prevent it. After a failed write, and if a file
+        was removed, it tries to write."""
+        if self._damage or not (self._write_error or self._files is None or self._files.find_removed()):
+            return self._damage
+        try:
+            await self.write(rewrite_header)
+        except (StoreError, HomeUnusable) as error:
+            return str(error)
+        return ""
 
     # --- positions -------------------------------------------------------------------------------
 
@@ -116,10 +149,20 @@ class HomeProjectionDatabase:
     # --- the thread ------------------------------------------------------------------------------
 
     def _run_thread(self) -> None:
+        assert self._health is not None
         while (batch := self._collect_batch()) is not None:
-            self._commit_batch(batch)
+            try:
+                self._commit_batch(batch)
+            except Exception as error:  # a bug, such as in a callback: the callers get an error, the thread goes on
+                self._health.mark_failed(error)
+                self._discard_connection()
+                sentence = f"{self.path} could not be written: internal error ({type(error).__name__}); see the log"
+                for job in batch:
+                    job.error = job.error or StoreFailed(sentence)
             self._deliver_results(batch)
+            self._health.mark_running()
             batch = []
+        self._health.close()
         if self._db is not None:
             try:
                 self._db.close()
@@ -156,11 +199,13 @@ class HomeProjectionDatabase:
     def _try_transaction(self, batch: Sequence[_HomeWriteJob]) -> Exception | None:
         try:
             db = self._connection()
-            check_file_identity(self.path, self._inode)
+            if self._files is not None and (removed := self._files.find_removed()):
+                raise save_removed_log(db, self._files, removed)
             db.execute("BEGIN IMMEDIATE")
             for job in batch:
                 job.result = job.work(db)
             db.execute("COMMIT")
+            self._write_error = None
             self._notify_transaction_end(True)
         except apsw.Error as error:
             return self._roll_back(translate_error(error, self.path))
@@ -181,6 +226,7 @@ class HomeProjectionDatabase:
 
     def _roll_back(self, error: Exception) -> Exception:
         """Roll back and return the error."""
+        self._write_error = error
         self._notify_transaction_end(False)
         try:
             if self._db is not None and self._db.in_transaction:
@@ -202,14 +248,17 @@ class HomeProjectionDatabase:
 
     def _connection(self) -> apsw.Connection:
         if self._db is None:
-            inode = self._inode if self._inode >= 0 else create_private_file(self.path)
+            if self._files is None:
+                create_private_file(self.path)
             db = connect(self.path, busy_s=self._busy_s, vfs=self._vfs)
             try:
                 migrate_gateway(db, self.path)
             except BaseException:
                 db.close()
                 raise
-            self._db, self._inode = db, inode
+            self._db = db
+            self._files = self._files or DatabaseFiles(self.path)
+            self._files.refresh_log()
         return self._db
 
     def _deliver_results(self, batch: Sequence[_HomeWriteJob]) -> None:

@@ -53,6 +53,8 @@ class SessionRowSettings(
     client_tools_seq: int = 0
     person: str = ""
     calls: int = 0
+    stopped_turn: int = 0
+    set_aside: bool = False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -76,6 +78,8 @@ def encode_settings(info: SessionInfo) -> str:
         info.client_tools_seq,
         info.person,
         info.calls,
+        info.stopped_turn,
+        info.set_aside,
     )
     return _encode(settings).decode()
 
@@ -104,8 +108,10 @@ class JournalAppend:
 
     def execute(self, db: apsw.Connection) -> None:
         """Execute the append in the open transaction. If it is refused (stale writer, duplicate input), it sets `error`
-        and changes nothing."""
+        and changes nothing. Raises ValueError, TypeError or OverflowError for a value that SQLite cannot store."""
         new, once = self.info, self.idempotency_key
+        if new.cost != new.cost:
+            raise ValueError("the cost is not a number")
         if once is not None and (seen := db.execute(SELECT_INPUT, (new.key, once.id)).fetchone()):
             self.error = DuplicateInput(seen[0], same=seen[1] == once.digest)
             return

@@ -29,7 +29,7 @@ from mainstay.core.people import (
     PersonRole,
 )
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.store.sqlite.connection import check_file_identity, connect, map_sqlite_errors
+from mainstay.store.sqlite.connection import DatabaseFiles, connect, map_sqlite_errors, save_removed_log
 
 T = TypeVar("T")
 
@@ -65,13 +65,14 @@ class SqlitePeopleStore:
         self._vfs = vfs
         self._lock = threading.Lock()
         self._db: apsw.Connection | None = None
-        self._inode = -1
+        self._files: DatabaseFiles | None = None  # None: it was not opened yet
         self._is_open = False
 
     async def open(self) -> None:
         def work() -> None:
             with self._lock:
-                self._inode = create_private_file(self.path)
+                create_private_file(self.path)
+                self._files = None
                 self._connection()
                 self._is_open = True
 
@@ -193,7 +194,8 @@ class SqlitePeopleStore:
         """Run a function in one transaction; on disk when this returns."""
 
         def transaction(db: apsw.Connection) -> T:
-            check_file_identity(self.path, self._inode)
+            if self._files is not None and (removed := self._files.find_removed()):
+                raise save_removed_log(db, self._files, removed)
             db.execute("BEGIN IMMEDIATE")
             try:
                 result = work(db)
@@ -234,11 +236,13 @@ class SqlitePeopleStore:
                 db.close()
                 raise
             self._db = db
+            self._files = self._files or DatabaseFiles(self.path)
+            self._files.refresh_log()
         return self._db
 
 
-def create_private_file(path: str) -> int:
-    """Create the file if it does not exist, make it private, and return its inode; raises HomeUnusable.
+def create_private_file(path: str) -> None:
+    """Create the file if it does not exist, and make it private; raises HomeUnusable.
 
     SQLite gives the WAL file the same permissions. An existing file is not opened here: closing it would release the
     POSIX locks that SQLite holds on it in this process.
@@ -257,7 +261,6 @@ def create_private_file(path: str) -> int:
             os.chmod(path, 0o600)
     except OSError as error:
         raise HomeUnusable(f"{path} cannot be used: {error.strerror or error}") from error
-    return status.st_ino
 
 
 def migrate_gateway(db: apsw.Connection, path: str) -> None:

@@ -9,13 +9,14 @@ import apsw
 
 from mainstay.core.errors import InputRefused, StoreCorrupt, StoreFailed
 from mainstay.core.worker_threads import WorkerThreads
-from mainstay.store.sqlite.connection import connect, map_sqlite_errors
+from mainstay.store.sqlite.connection import connect, is_damage, map_sqlite_errors
 
 T = TypeVar("T")
 
 
 class ReaderThread:
-    """Runs functions one after the other. `on_connect` is called with every new connection."""
+    """Runs functions one after the other. `on_connect` is called with every new connection, `on_damage` when the file
+    turns out to be damaged."""
 
     def __init__(
         self,
@@ -24,11 +25,13 @@ class ReaderThread:
         busy_s: float,
         vfs: str | None = None,
         on_connect: Callable[[apsw.Connection], object] | None = None,
+        on_damage: Callable[[StoreCorrupt], object] | None = None,
     ) -> None:
         self._path = path
         self._busy_s = busy_s
         self._vfs = vfs
         self._on_connect = on_connect
+        self._on_damage = on_damage
         self._db: apsw.Connection | None = None
         self._thread = WorkerThreads(threads_max=1, abandon=False)  # one connection, one thread
 
@@ -45,6 +48,14 @@ class ReaderThread:
             self._db = None
 
     def _run_work(self, work: Callable[[apsw.Connection], T]) -> T:
+        try:
+            return self._run_connected(work)
+        except StoreCorrupt as error:
+            if self._on_damage is not None and isinstance(error.__cause__, apsw.Error) and is_damage(error.__cause__):
+                self._on_damage(error)
+            raise
+
+    def _run_connected(self, work: Callable[[apsw.Connection], T]) -> T:
         if self._db is None:
             db = connect(self._path, busy_s=self._busy_s, vfs=self._vfs, read_only=True)
             if self._on_connect is not None:

@@ -12,6 +12,7 @@ import msgspec
 
 from mainstay.core.ledger_entries import (
     HOUR_MS,
+    LEDGER_AMOUNT_MAX,
     RETENTION_HOURS,
     BudgetScope,
     LedgerEntry,
@@ -26,10 +27,14 @@ LedgerSums = tuple[int, int, int, int]  # nanodollars, tokens, tool calls, and l
 _ZERO_SUMS: LedgerSums = (0, 0, 0, 0)
 OnRowsAdded = Callable[[str, Iterable[LedgerRow]], None]
 
-_ADD_TO_ROW = """
+# Amounts of a row are from 0 to this; in rows that an earlier release wrote they may be anything.
+_NANODOLLARS, _TOKENS, _CALLS, _LOST = (
+    f"min(max({column}, 0), {LEDGER_AMOUNT_MAX})" for column in ("nanodollars", "tokens", "calls", "lost")
+)
+_ADD_TO_ROW = f"""
 INSERT INTO ledger (scope, name, hour, nanodollars, tokens, calls, lost) VALUES (?,?,?,?,?,?,?)
-ON CONFLICT (scope, name, hour) DO UPDATE SET nanodollars=nanodollars+excluded.nanodollars,
-    tokens=tokens+excluded.tokens, calls=calls+excluded.calls, lost=lost+excluded.lost"""
+ON CONFLICT (scope, name, hour) DO UPDATE SET nanodollars={_NANODOLLARS}+excluded.nanodollars,
+    tokens={_TOKENS}+excluded.tokens, calls={_CALLS}+excluded.calls, lost={_LOST}+excluded.lost"""
 _SELECT_POSITIONS = "SELECT session, position FROM ledger_followed WHERE workspace=? AND NOT away"
 _SELECT_POSITION = """
 SELECT created, position FROM ledger_followed WHERE workspace=? AND session=? AND (NOT away OR created=?)
@@ -119,12 +124,21 @@ class SqliteSpendingLedger:
         people: dict[tuple[str, int], LedgerSums] = {}
         for entry in new_entries:
             money, tokens, calls, lost = people.get((entry.person, entry.hour), _ZERO_SUMS)
-            sums = money + entry.money, tokens + entry.tokens, calls + entry.calls, lost + entry.lost
-            people[entry.person, entry.hour] = sums
+            people[entry.person, entry.hour] = (
+                min(money + entry.money, LEDGER_AMOUNT_MAX),
+                min(tokens + entry.tokens, LEDGER_AMOUNT_MAX),
+                calls + entry.calls,
+                min(lost + entry.lost, LEDGER_AMOUNT_MAX),
+            )
         hours: dict[int, LedgerSums] = {}
         for (_, hour), (money, tokens, calls, lost) in people.items():
             total = hours.get(hour, _ZERO_SUMS)
-            hours[hour] = money + total[0], tokens + total[1], calls + total[2], lost + total[3]
+            hours[hour] = (
+                min(money + total[0], LEDGER_AMOUNT_MAX),
+                min(tokens + total[1], LEDGER_AMOUNT_MAX),
+                calls + total[2],
+                min(lost + total[3], LEDGER_AMOUNT_MAX),
+            )
         rows: list[tuple[BudgetScope, str, int, int, int, int, int]] = []
         rows += [("person", person, hour, *sums) for (person, hour), sums in people.items()]
         for scope, name in (("workspace", self._workspace), ("home", "")):
@@ -145,7 +159,7 @@ def _prune_hours(db: apsw.Connection) -> None:
 async def load_rows(database: HomeProjectionDatabase) -> list[LedgerRow]:
     """Return all rows. Read through the writer's queue, so that they include everything reported to `on_rows_added`
     before."""
-    sql = "SELECT scope, name, hour, nanodollars, tokens, calls FROM ledger"
+    sql = f"SELECT scope, name, hour, {_NANODOLLARS}, {_TOKENS}, {_CALLS} FROM ledger"
 
     def work(db: apsw.Connection) -> list[LedgerRow]:
         return list(db.execute(sql))
@@ -155,7 +169,7 @@ async def load_rows(database: HomeProjectionDatabase) -> list[LedgerRow]:
 
 def select_totals(db: apsw.Connection, since_hour: int) -> list[SpendingTotal]:
     """Return the totals of every person, workspace and the home from this hour (since 1970) on."""
-    sql = """SELECT scope, name, sum(nanodollars), sum(tokens), sum(calls), sum(lost) FROM ledger
+    sql = f"""SELECT scope, name, sum({_NANODOLLARS}), sum({_TOKENS}), sum({_CALLS}), sum({_LOST}) FROM ledger
         WHERE hour >= ? GROUP BY scope, name ORDER BY scope, name"""
     rows: Iterable[tuple[BudgetScope, str, int, int, int, int]] = db.execute(sql, (since_hour,))
     return [SpendingTotal(*row) for row in rows]
@@ -163,7 +177,7 @@ def select_totals(db: apsw.Connection, since_hour: int) -> list[SpendingTotal]:
 
 def sum_open_reservations(db: apsw.Connection) -> int:
     """Return the nanodollars of all open reservations."""
-    total: int = db.execute("SELECT coalesce(sum(nanodollars), 0) FROM ledger_open").get
+    total: int = db.execute(f"SELECT coalesce(sum({_NANODOLLARS}), 0) FROM ledger_open").get
     return total
 
 

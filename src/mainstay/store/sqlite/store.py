@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 import msgspec
 
-from mainstay.core.errors import SessionUnknown, StoreFailed
+from mainstay.core.errors import HomeUnusable, SessionUnknown, StoreCorrupt, StoreError, StoreFailed
 from mainstay.core.journal import Record, decode_events
 from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import Fact, WorkspaceTiers
 from mainstay.core.ports import IdempotencyKey, SessionInfo, SessionStatus, SessionTail
 from mainstay.core.projection_ports import JournalPage
+from mainstay.store.sqlite.connection import rewrite_header
 from mainstay.store.sqlite.erasure import blank_session, find_newest_fold, redact_records, remove_facts_from_folds
 from mainstay.store.sqlite.file_labels import SqliteFileLabels
 from mainstay.store.sqlite.index_maintenance import purge_steps
@@ -28,6 +32,7 @@ from mainstay.store.sqlite.journal_append import (
     SessionRowSettings,
     encode_settings,
 )
+from mainstay.store.sqlite.journal_loss import check_for_loss
 from mainstay.store.sqlite.large_values import copy_values, read_value, save_value_steps
 from mainstay.store.sqlite.reader_thread import ReaderThread
 from mainstay.store.sqlite.tier_cursors import to_json_array
@@ -36,9 +41,12 @@ from mainstay.store.sqlite.workspace_tiers import build_tiers
 from mainstay.store.sqlite.writer_thread import BackgroundJob, WriteJob, WriterThread
 
 if TYPE_CHECKING:  # each is loaded on first use
+    from mainstay.core.health import HealthCheck
     from mainstay.store.sqlite.channel_queue import SqliteChannelQueue
     from mainstay.store.sqlite.plugin_state import SqlitePluginState
     from mainstay.store.sqlite.trigger_log import SqliteTriggerLog
+
+log = logging.getLogger("mainstay.store")
 
 T = TypeVar("T")
 # see SESSION_COLUMNS
@@ -55,8 +63,18 @@ _decode_settings = msgspec.json.Decoder(SessionRowSettings).decode
 class SqliteStore:
     """Appends go to one writer thread (group commit), reads to a reader thread with its own connection."""
 
-    def __init__(self, path: str, *, limits: Limits | None = None, vfs: str | None = None, read_only: bool = False):
+    def __init__(
+        self,
+        path: str,
+        *,
+        limits: Limits | None = None,
+        vfs: str | None = None,
+        read_only: bool = False,
+        home_database: Path | None = None,
+    ) -> None:
         self.path = path
+        self._home_database = home_database
+        self._health_checks: Sequence[HealthCheck] = ()  # created when they are first asked for
         self._limits = limits or Limits()
         self._vfs = vfs
         self._read_only = read_only
@@ -75,6 +93,7 @@ class SqliteStore:
                 batch_max=self._limits.commit_batch_max,
                 vfs=self._vfs,
             )
+            await self._reader.run_without_connection(partial(check_for_loss, Path(self.path), self._home_database))
             await self._reader.run_without_connection(writer.open)
             writer.start()
             self._writer = writer
@@ -121,6 +140,34 @@ class SqliteStore:
         labels = SqliteFileLabels(self._workspace_database())
         await labels.open()
         return labels
+
+    # --- health ----------------------------------------------------------------------------------
+
+    def health_checks(self) -> Sequence[HealthCheck]:
+        from mainstay.store.sqlite.open_database_health import OpenDatabaseCheck  # for servers only
+
+        self._health_checks = self._health_checks or (
+            OpenDatabaseCheck(f"workspace {Path(self.path).parent.name}", self),
+        )
+        return self._health_checks
+
+    def report_damage(self, damage: StoreCorrupt) -> None:
+        """Stop writing: the file is damaged, and accepts no input until it is restored."""
+        if self._writer is not None and self._writer.damage is None:
+            log.error("nothing is written to %s any more: %s", self.path, damage)
+            self._writer.damage = damage
+
+    async def find_problem(self) -> str:
+        """Return why nothing can be written; "" if nothing is known to prevent it. After a failed write, and if a file
+        was removed, it tries to write."""
+        writer = self._writer
+        if writer is None or not (writer.damage or writer.write_error or writer.find_removed_file()):
+            return ""
+        try:
+            await self._run_job(rewrite_header)
+        except (StoreError, HomeUnusable) as error:
+            return str(error)
+        return ""
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -226,7 +273,7 @@ class SqliteStore:
     # --- the threads -----------------------------------------------------------------------------
 
     def _new_reader(self) -> ReaderThread:
-        return ReaderThread(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs)
+        return ReaderThread(self.path, busy_s=self._limits.store_busy_s, vfs=self._vfs, on_damage=self.report_damage)
 
     def _workspace_database(self) -> JournalDatabase:
         if self._tier_reader is None:
@@ -360,4 +407,6 @@ def _row_to_info(row: SessionRow) -> SessionInfo:
         client_tools_seq=settings.client_tools_seq,
         person=settings.person,
         calls=settings.calls,
+        stopped_turn=settings.stopped_turn,
+        set_aside=settings.set_aside,
     )

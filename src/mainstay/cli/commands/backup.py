@@ -1,0 +1,76 @@
+"""`mainstay backup`, `mainstay restore` and `mainstay workspace accept-loss`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from mainstay.agent import home_backup
+from mainstay.agent.home_backup import RestoredWorkspace
+from mainstay.cli.commands.home_locator import load_storage, locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.output import format_time, print_json
+from mainstay.cli.commands.plugin_mcp_helpers import confirm
+from mainstay.config.loader import load_config
+from mainstay.config.schema import Config, check_workspace, resolve_data_folder
+from mainstay.core.outcome_text import format_count
+from mainstay.trust.guards.terminal_sanitizer import escape_line
+
+
+def back_up(options: argparse.Namespace) -> int:
+    home, folder = resolve_home(options), Path(options.folder).expanduser().absolute()
+    manifest = home_backup.back_up_home(home, locate_data_folder(home), load_storage(home), folder)
+    if options.json:
+        print_json({"ok": True, "folder": str(folder), **_to_document(manifest)})
+        return 0
+    for path, rows in manifest.databases.items():
+        counts = ", ".join(f"{number:,} {table}" for table, number in rows.items() if number)
+        print(escape_line(f"{path}: {counts or 'empty'}"))
+    print(escape_line(f"{format_count(manifest.files, 'other file')}; written to {folder}"))
+    return 0
+
+
+def _to_document(manifest: home_backup.BackupManifest) -> dict[str, object]:
+    return {"workspaces": manifest.workspaces, "databases": manifest.databases, "files": manifest.files}
+
+
+def restore(options: argparse.Namespace) -> int:
+    home, folder = resolve_home(options), Path(options.folder).expanduser().absolute()
+    workspace = check_workspace(options.workspace) if options.workspace is not None else None
+    manifest = home_backup.read_backup(folder)
+    names = [workspace] if workspace is not None else manifest.workspaces
+    question = f"Replace the databases of {', '.join(names)} by those of {format_time(manifest.at)}?"
+    if not options.yes and not confirm(question, "restoring needs confirmation; add --yes to confirm"):
+        print("nothing was changed")
+        return 0
+    config, data = _load_config(home, folder)
+    restored = run_async(home_backup.restore_home(home, data, config, folder, workspace))
+    return _print_workspaces(options, restored)
+
+
+def _load_config(home: Path, backup: Path | None = None) -> tuple[Config, Path]:
+    """Return the configuration and the data folder; of a home without a configuration, those of the backup."""
+    source = backup if backup is not None and not (home / "mainstay.yaml").exists() else home
+    config = load_config(source, env=os.environ).config
+    return config, resolve_data_folder(home, config)
+
+
+def accept_loss(options: argparse.Namespace) -> int:
+    config, data = _load_config(resolve_home(options))
+    name = check_workspace(options.name)
+    question = f"Go on without the events of {name} that are missing? Spending stays counted."
+    if not options.yes and not confirm(question, "accepting a loss needs confirmation; add --yes to confirm"):
+        print("nothing was changed")
+        return 0
+    return _print_workspaces(options, [run_async(home_backup.accept_loss(data, config, name))])
+
+
+def _print_workspaces(options: argparse.Namespace, workspaces: list[RestoredWorkspace]) -> int:
+    if options.json:
+        print_json({"ok": True, "workspaces": workspaces})
+        return 0
+    for workspace in workspaces:
+        lost = f"; lost: {format_count(workspace.lost_events, 'event')}" if workspace.lost_events else ""
+        moved = f"; the earlier files are in {workspace.moved}" if workspace.moved else ""
+        print(escape_line(f"{workspace.name}: {format_count(workspace.sessions, 'session')}{lost}{moved}"))
+    return 0
