@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from mainstay.agent.external_tools import ExternalTools
     from mainstay.agent.skills_and_patterns import SkillsAndPatterns
     from mainstay.agent.trigger_service import HomeTriggerService
+    from mainstay.core.health import HealthCheck
     from mainstay.io.undo_restore import WorkspaceUndo
     from mainstay.observe.span_types import TelemetryOptions
 
@@ -158,6 +159,11 @@ class OpenAgent:
         submitter = LanePromptSubmitter(self.lanes, self.services.store, self._parts.guards, self.config, threads)
         wake_check = SandboxWakeCheck(self._parts.sandbox, self._parts.session_folders, self.config)
         trigger_service.connect(submitter, wake_check)
+
+    def health_checks(self) -> Sequence[HealthCheck]:
+        from mainstay.core.health import collect_health_checks  # for servers only
+
+        return collect_health_checks([self.services.store, self.observability])
 
     def telemetry_options(self) -> TelemetryOptions:
         return self.observability.telemetry_options()
@@ -329,6 +335,8 @@ async def _build_agent(
     memory_settings = config.sessions.memory
     guards = build_guardrails(config, folders, os.environ, options.api_key)
     await memory.hide_secrets(guards.redact_secrets)
+    if options.gateway is not None:
+        memory.service.secret_hiding.is_guest = options.gateway.is_guest
     parts = await _build_parts(options.gateway, workspace, memory, guards)
     tools = parts.select_tools(options.tools, memory.tools)
     memory_tools = filter_by_name(memory.tools, config.tools.only) if memory_mode != "off" else ()
@@ -472,6 +480,7 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
                 cwd=self.session_folders.cwd,
                 is_own_file=self.builtins.is_own_file,
                 read_access=self.builtins.read_access,
+                read_own_file=self.builtins.read_own_file,
             )
         if self.skills_and_patterns is not None:
             services = msgspec.structs.replace(
@@ -548,6 +557,7 @@ def _build_builtins(names: tuple[str, ...], parts: AgentParts, labels: FileLabel
         can_schedule=parts.workspace.home is not None,
         outbox=gateway.outbox,
         find_channel=gateway.find_channel,
+        is_guest=gateway.is_guest,
     )
     return BuiltInTools(names, dependencies)
 

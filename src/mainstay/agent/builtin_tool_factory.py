@@ -23,6 +23,8 @@ from mainstay.tools.dependencies import ToolBuilder, ToolDependencies
 from mainstay.tools.process import BackgroundProcesses
 from mainstay.tools.tool_call_file_access import resolve_parent, was_created_by
 
+OWN_FILE_BYTES_MAX = 64 * 1024  # of a file that names destinations
+
 if TYPE_CHECKING:
     from mainstay.tools.read_access import SessionReadAccess
 
@@ -107,6 +109,21 @@ class BuiltInTools:
         from mainstay.tools.read_access import SessionReadAccess  # only needed for commands without a sandbox
 
         return SessionReadAccess(self.file_access.folders_of(session))
+
+    def read_own_file(self, session: str, path: str) -> str:
+        """Return the text of a file of the workspace that no session has written; empty for others, and where commands
+        can write files unnoticed."""
+        from mainstay.io.confined_files import ConfinedFiles  # only needed for destinations from files
+        from mainstay.io.path_resolver import PathRefused
+
+        if self.sandbox is not None and not self.sandbox.can_protect_deletions:
+            return ""
+        confined = ConfinedFiles(self.file_access.folders_of(session))
+        try:
+            data, opened = confined.read_bytes(path, OWN_FILE_BYTES_MAX)
+        except PathRefused:  # none, too large, or outside
+            return ""
+        return "" if self.file_access.labels.get(opened.path) is not None else data.decode(errors="replace")
 
     async def stop_commands(self, session: str) -> None:
         """Stop the background processes of a session that has ended."""

@@ -14,7 +14,8 @@ import msgspec
 from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.agent.system_clock import SystemClock
 from mainstay.agent.trust_setup import list_known_secrets
-from mainstay.config.schema import Config
+from mainstay.agent.workspace_stores import list_losses
+from mainstay.config.schema import Config, StorageSettings
 from mainstay.core.audit import CHAIN_ACCEPTED, CHAIN_RESUMED, AdminAuditRecorder, AuditEvent, AuditReader
 from mainstay.core.errors import AuditUnavailable, InputRefused, MainstayError, StoreCorrupt, StoreError
 from mainstay.core.ports import Clock
@@ -187,6 +188,12 @@ def verify_audit(data_folder: Path, comparison: ExportComparison | None = None) 
         yield AuditFinding(GATEWAY_DATABASE, str(error))
     if comparison is not None:
         yield from comparison.findings()
+
+
+def find_lost_journals(data_folder: Path, storage: StorageSettings) -> Iterator[AuditFinding]:
+    """Yield the workspaces whose databases lack events that the home knows of, and so may have audited."""
+    for loss in list_losses(storage, data_folder):
+        yield AuditFinding(f"workspace {loss.workspace}", f"{loss.describe()}; {loss.describe_choices()}")
 
 
 def _check_missing_file(anchor: Path, comparison: ExportComparison | None) -> Iterator[AuditFinding]:

@@ -33,10 +33,12 @@ from mainstay.core.error_reports import ErrorStore
 from mainstay.core.errors import AuditUnavailable, MainstayError
 from mainstay.core.ports import Clock, Store
 from mainstay.core.projection_ports import Projection
+from mainstay.core.supervision import start_supervised_task
 from mainstay.observe.projection_runner import ProjectionRunner
 
 if TYPE_CHECKING:
     from mainstay.agent.telemetry import Telemetry
+    from mainstay.core.health import HealthCheck
     from mainstay.observe.span_types import TelemetryOptions
     from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
@@ -108,8 +110,17 @@ class WorkspaceObservability:
         self.audit_recorder = build_audit_recorder(
             observed.config, observed.database, observed.clock, observed.redact_secrets
         )
+        self._health_checks: Sequence[HealthCheck] = ()  # created when they are first asked for
         self._maintenance_task: asyncio.Task[None] | None = None
         self._exit_stack = exit_stack
+
+    def health_checks(self) -> Sequence[HealthCheck]:
+        if not self._health_checks and self.runner is not None:
+            from mainstay.observe.projection_health import ProjectionLagCheck  # for servers only
+
+            subject = f"workspace {self.observed.workspace}"
+            self._health_checks = (ProjectionLagCheck(self.runner, subject, REQUIRED_PROJECTIONS),)
+        return self._health_checks
 
     @property
     def on_stored(self) -> Callable[[str], None] | None:
@@ -198,9 +209,8 @@ class WorkspaceObservability:
         if self.runner is not None:
             self.runner.start()
         if any(reader.name == AUDIT_PROJECTION for reader in self.projections):
-            self._maintenance_task = asyncio.get_running_loop().create_task(
-                self._run_maintenance(), name="mainstay-retention"
-            )
+            name = f"retention of workspace {self.observed.workspace!r}"
+            self._maintenance_task = start_supervised_task(name, self._run_maintenance)
 
     async def _run_maintenance(self) -> None:
         """Run the periodic work of the projections, also while no turn runs: retention does not depend on traffic."""

@@ -82,6 +82,10 @@ class Sessions:
         """Accept prompts again."""
         await self._execute(operations.ActivateSession(session=key))
 
+    async def release(self, key: str, *, fail: bool = False) -> None:
+        """Run a turn again that was set aside because processes ended while they ran it; with `fail`, end it."""
+        await self._execute(operations.ReleaseSession(session=key, fail=fail))
+
     async def rename(self, key: str, title: str) -> None:
         """Set the session's title."""
         await self._execute(operations.RenameSession(session=key, title=title))

@@ -18,6 +18,7 @@ from mainstay.config.schema import Config, StorageSettings
 from mainstay.core.asgi import ASGIApp
 from mainstay.core.errors import ConfigError, TriggerUnknown
 from mainstay.core.ports import Clock
+from mainstay.core.supervision import start_supervised_task
 from mainstay.core.triggers import PromptSubmitter, Trigger, TriggerLog, TriggerRun, TriggerStatus, WakeCheck
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.io.file_watcher import FileWatcher
@@ -74,8 +75,8 @@ class HomeTriggerService:
         """Fire what is due from now on. Calling it again has no effect."""
         if self._engine_task is not None:
             return
-        self._engine_task = asyncio.create_task(self.engine.run(), name="triggers")
-        self._engine_task.add_done_callback(_log_engine_failure)
+        name = f"triggers of workspace {self._config.workspace!r}"
+        self._engine_task = start_supervised_task(name, self.engine.run)
         self._watcher = FileWatcher([self.folder.path], self.engine.wake, poll_s=self._config.triggers.poll_s)
         self._watcher.start()
 
@@ -147,8 +148,3 @@ def find_main_workspace(home: Path, current: str, storage: StorageSettings) -> s
         return load_config(home, env=os.environ).config.workspace
     except ConfigError:  # the file is broken now; this agent was opened with a valid one
         return current
-
-
-def _log_engine_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the trigger engine has stopped: %s", error, exc_info=error)

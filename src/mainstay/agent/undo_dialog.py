@@ -15,6 +15,8 @@ from mainstay.operations.undo import ListUndoableTurns, PreviewUndo, UndoTurn, f
 USAGE = "usage: /undo shows what the last turn changed, /undo TURN another one; /undo list lists them"
 __all__ = ["UndoAnswer", "format_preview", "format_result", "format_turns", "run_undo_command"]
 YES, NO = {"yes", "y"}, {"no", "n"}
+CANCEL = "cancel"  # what chats make of an answer that is neither
+CANCELLED = "that is neither yes nor no: nothing was undone, and the text was not sent to the model"
 
 
 class UndoAnswer(msgspec.Struct, frozen=True):
@@ -29,11 +31,13 @@ async def run_undo_command(client: OperationClient, session: str, argument: str,
     words = argument.lower().split()
     turn = next((int(word) for word in words if word.isdecimal() and 0 < len(word) < 10), 0)
     rest = [word for word in words if not word.isdecimal()]
-    if len(words) - len(rest) > 1 or len(rest) > 1 or (rest and rest[0] not in (YES | NO | {"list"})):
+    if len(words) - len(rest) > 1 or len(rest) > 1 or (rest and rest[0] not in (YES | NO | {"list", CANCEL})):
         return UndoAnswer([USAGE])
     try:
         if rest == ["list"]:
             return UndoAnswer(format_turns(await client.execute(ListUndoableTurns(session=session))))
+        if rest == [CANCEL]:
+            return UndoAnswer([CANCELLED])
         if rest and rest[0] in NO:
             return UndoAnswer(["nothing was undone"])
         if rest:

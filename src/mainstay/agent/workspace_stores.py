@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.config.component_options import resolve_store_options
 from mainstay.config.schema import StorageSettings
 from mainstay.core.components import find_component
+from mainstay.core.errors import HomeUnusable, StoreError
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Store
 from mainstay.core.store_components import AuxiliaryStores, StoreComponent, StoreLocation
-from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
+from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home, workspace_folder
+from mainstay.store.sqlite.manifest import DATABASE_FILE
 
-IN_MEMORY_STORE = "memory"  # the name of its component
+if TYPE_CHECKING:
+    from mainstay.store.sqlite.journal_loss import JournalLoss
+
+IN_MEMORY_STORE, SQLITE_STORE = "memory", "sqlite"  # the names of their components
 
 log = logging.getLogger("mainstay")
 
@@ -24,8 +32,15 @@ def build_store(
     storage: StorageSettings, folder: Path, *, limits: Limits | None = None, read_only: bool = False
 ) -> Store:
     """Return the store of the workspace in this folder, not open yet. With `read_only` it can be used beside the
-    process that owns the home, and the folder need not exist. Raises ConfigError or HomeUnusable."""
-    location = StoreLocation(folder=folder, workspace=folder.name, limits=limits or Limits(), read_only=read_only)
+    process that owns the home, and the folder need not exist. Raises ConfigError or HomeUnusable; opening it raises
+    StoreLost if it lacks what the home knows of it."""
+    location = StoreLocation(
+        folder=folder,
+        workspace=folder.name,
+        limits=limits or Limits(),
+        read_only=read_only,
+        home_database=folder.parent.parent / GATEWAY_DATABASE,
+    )
     factory = find_component("store", storage.backend).load_factory()
     store: Store = factory(resolve_store_options(storage), location)
     return store
@@ -80,6 +95,34 @@ def has_store(storage: StorageSettings, folder: Path) -> bool:
     """Return True if the workspace in this folder has been used."""
     component = find_component("store", storage.backend)
     return (folder / component.file if isinstance(component, StoreComponent) else folder).exists()
+
+
+def list_losses(storage: StorageSettings, data_folder: Path) -> list[JournalLoss]:
+    """Return what the databases of the workspaces lack of what the home knows of them. A database that cannot be read
+    is left out: its own check reports it."""
+    losses = []
+    for name in list_known_workspaces(storage, data_folder):
+        with contextlib.suppress(StoreError, HomeUnusable):
+            losses.append(find_workspace_loss(storage, workspace_folder(data_folder, name)))
+    return [loss for loss in losses if loss is not None]
+
+
+def find_workspace_loss(storage: StorageSettings, folder: Path) -> JournalLoss | None:
+    """Return what the database of the workspace in this folder lacks; None if it lacks nothing. Raises StoreError."""
+    if storage.backend != SQLITE_STORE:  # the home knows the databases of this store only
+        return None
+    from mainstay.store.sqlite.journal_loss import find_loss  # imports the database engine
+
+    return find_loss(folder / DATABASE_FILE, folder.parent.parent / GATEWAY_DATABASE)
+
+
+def list_known_workspaces(storage: StorageSettings, data_folder: Path) -> list[str]:
+    """Return the workspaces of which the home knows events, also if their databases are missing."""
+    if storage.backend != SQLITE_STORE or not (data_folder / GATEWAY_DATABASE).exists():
+        return []
+    from mainstay.store.sqlite import journal_loss  # imports the database engine
+
+    return journal_loss.list_known_workspaces(data_folder / GATEWAY_DATABASE)
 
 
 def list_used_workspaces(storage: StorageSettings, data_folder: Path) -> list[Path]:

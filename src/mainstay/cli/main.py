@@ -99,8 +99,14 @@ def _describe_error(error: Exception) -> str:
 
     if isinstance(error, MainstayError | UsageError):
         return str(error)
+    from mainstay.core.resource_errors import describe_shortage
+
+    if shortage := describe_shortage(error):
+        return f"the command could not continue: {shortage}"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    if isinstance(error, MemoryError):
+        return "out of memory; free some, or raise the memory limit of this process"
     import logging
 
     logging.getLogger("mainstay").debug("a command failed", exc_info=error)

@@ -8,6 +8,7 @@
     ├── HomeUnusable                permissions, a read-only disk, no file handles
     ├── LaneFull                    too many prompts are queued already
     ├── InputRefused                too large, empty, or its id was used for another input
+    │   ├── SessionBlocked          its turn was set aside because processes ended while they ran it
     │   ├── TriggerUnknown          there is no such trigger, or the caller may not see it
     │   ├── PersonUnknown           there is no such person or account
     │   ├── KeyUnknown              there is no such API key, or it was revoked before
@@ -34,6 +35,7 @@
     │   ├── StoreBusy               another process holds the database lock
     │   ├── StoreFailed             an I/O error; the database was reopened
     │   ├── StoreCorrupt            the file is damaged and was not modified
+    │   ├── StoreLost               the database is missing, empty or older than what the home knows of it
     │   └── StoreTooNew             written by a newer release
     └── ProviderError
         ├── RateLimited             429; says when to retry if the provider does
@@ -42,7 +44,7 @@
         ├── Unauthorised            the API key is missing or was refused
         ├── RequestRefused          the provider will never accept this request
         │   └── ContextTooLong
-        ├── StreamBroken            the response stopped in the middle, or was malformed
+        ├── StreamBroken            the response stopped after its head, or was malformed
         ├── ModelSilent             no data within the timeout
         └── CircuitOpen             the circuit breaker is open after repeated failures
 
@@ -101,6 +103,10 @@ class InputRefused(MainstayError):
 
 class SessionArchived(MainstayError):
     pass
+
+
+class SessionBlocked(InputRefused):
+    """Its open turn was set aside because processes ended while they ran it: release the session."""
 
 
 class SessionUnknown(MainstayError):
@@ -185,6 +191,10 @@ class StoreCorrupt(StoreError):
     pass
 
 
+class StoreLost(StoreError):
+    pass
+
+
 class StoreTooNew(StoreError):
     pass
 
@@ -243,7 +253,14 @@ class ContextTooLong(RequestRefused):
 
 
 class StreamBroken(ProviderError):
+    """The response ended early or cannot be parsed. It is retried only if no output had arrived."""
+
+    retryable = True
     counts_as_failure = True
+
+    def __init__(self, sentence: str, *, details: str = "", retryable: bool = True) -> None:
+        super().__init__(sentence, details=details)
+        self.retryable = retryable
 
 
 class ModelSilent(ProviderError):

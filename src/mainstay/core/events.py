@@ -44,7 +44,17 @@ class TurnStarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=Fals
 
 
 class TurnResumed(Event, frozen=True, omit_defaults=True, tag=True):
-    """Another process took over this turn after the one that ran it stopped."""
+    """This turn goes on after an interruption: in another process, after a failure of the store, or released after it
+    was set aside."""
+
+    after_crash: bool = False  # the process that ran it ended without an orderly shutdown
+    released: bool = False
+
+
+class TurnSetAside(Event, frozen=True, omit_defaults=True, tag=True):
+    """This turn is not resumed until it is released: several processes in a row ended while they ran it."""
+
+    crashes: int = 0
 
 
 class MessageAdded(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):
@@ -270,6 +280,7 @@ DurableEvent = (
     Received
     | TurnStarted
     | TurnResumed
+    | TurnSetAside
     | MessageAdded
     | ToolStarted
     | ToolFinished

@@ -1,10 +1,10 @@
-"""Findings of health checks (`mainstay doctor`). A check lives beside what it checks."""
+"""Health checks and their findings (`mainstay doctor`, `/readyz`). A check lives beside what it checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,6 +22,31 @@ class CheckFinding(msgspec.Struct, frozen=True, rename={"message": "says", "is_f
     message: str
     fix: str = ""
     is_fixed: bool = False
+
+
+class HealthCheck(Protocol):
+    """A check of something that a process uses. `/readyz` fails while a finding is FAIL, and `doctor` reports it."""
+
+    @property
+    def subject(self) -> str:
+        """What is checked, as `/readyz` names it: `disk`, `workspace default`."""
+        ...
+
+    async def run(self) -> Sequence[CheckFinding]:
+        """Return the findings. It is called often, so it must be cheap."""
+        ...
+
+
+@runtime_checkable
+class HealthChecked(Protocol):
+    """A part of a process that has health checks."""
+
+    def health_checks(self) -> Sequence[HealthCheck]: ...
+
+
+def collect_health_checks(parts: Iterable[object]) -> list[HealthCheck]:
+    """Return the checks of those parts that have some."""
+    return [check for part in parts if isinstance(part, HealthChecked) for check in part.health_checks()]
 
 
 def list_problems(check: str, count: int, problems: Sequence[str]) -> Iterator[CheckFinding]:
@@ -44,3 +69,4 @@ class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 10.0  # for the whole check
     is_offline: bool = False  # True: no network access
     has_vectors: bool = True  # whether semantic search is configured
+    home_database: Path | None = None  # the home's own database, which knows how far it has read each journal

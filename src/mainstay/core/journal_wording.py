@@ -59,19 +59,24 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _FIRST = JournalWording()  # of 0.1, whose journals name no version
-CURRENT_VERSION = "0.2"
+_SECOND = msgspec.structs.replace(
+    _FIRST,
+    skipped="Skipped: the user sent more input before this call ran.",
+    call_denied="Not run: the user denied it.",
+    call_denied_because="Not run: the user denied it, with this reason: {reason}",
+    approval_expired="Not run: it was not approved in time.",
+    call_changed="Not run: the approved call differs from this one.",
+    effect_changed="Not run: its effect is no longer the one that was shown for approval.",
+    folder_changed="Not run: it was approved in {where}, and this session now works in another folder.",
+    client_runs_call="The client runs this call and submits its result.",
+)
+CURRENT_VERSION = "0.3"
 WORDINGS: dict[str, JournalWording] = {
     "": _FIRST,
+    "0.2": _SECOND,
+    # A `pure` call is not recorded when it starts: it may have run.
     CURRENT_VERSION: msgspec.structs.replace(
-        _FIRST,
-        skipped="Skipped: the user sent more input before this call ran.",
-        call_denied="Not run: the user denied it.",
-        call_denied_because="Not run: the user denied it, with this reason: {reason}",
-        approval_expired="Not run: it was not approved in time.",
-        call_changed="Not run: the approved call differs from this one.",
-        effect_changed="Not run: its effect is no longer the one that was shown for approval.",
-        folder_changed="Not run: it was approved in {where}, and this session now works in another folder.",
-        client_runs_call="The client runs this call and submits its result.",
+        _SECOND, turn_ended="Not run or not finished: the turn ended before this call had a result."
     ),
 }
 CURRENT = WORDINGS[CURRENT_VERSION]

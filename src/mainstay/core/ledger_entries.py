@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.budget_reservation_ids import reservations_closed_by, to_nanodollars
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR, reservations_closed_by, to_nanodollars
 from mainstay.core.events import (
     Event,
     Folded,
@@ -27,6 +27,7 @@ from mainstay.core.input_envelope import sender_person
 from mainstay.core.journal import Record
 from mainstay.core.messages import Usage
 from mainstay.core.projection_ports import JournalBatch
+from mainstay.core.usage_bounds import RECORD_DOLLARS_MAX, RECORD_TOKENS_MAX, bound_charge
 
 HOUR_MS = 3_600_000
 RETENTION_HOURS = 64 * 24  # the newest with spending in them: a month, and another in case a clock had been ahead
@@ -34,6 +35,7 @@ BudgetScope = Literal["turn", "session", "person", "workspace", "home"]
 BudgetPeriod = Literal["", "hour", "day", "month"]
 BudgetKind = Literal["money", "tokens", "calls"]
 BUDGET_SCOPES: tuple[BudgetScope, ...] = ("turn", "session", "person", "workspace", "home")  # narrowest first
+LEDGER_AMOUNT_MAX = 10**15  # nanodollars, tokens or calls of an hour: sums of all hours fit in 64 bits
 LedgerRow = tuple[BudgetScope, str, int, int, int, int]  # scope, name, hour, nanodollars, tokens, tool calls
 
 
@@ -75,38 +77,44 @@ def _record_entries(
     if isinstance(event, Reserved):
         if (older := open_reservations.get(event.id)) is not None:  # its process died, and no record closed it
             yield LedgerEntry(older.hour, older.person, lost=older.money)
-        reservation = open_reservations[event.id] = OpenReservation(
-            hour, event.person, event.cost, event.prompt + event.output
-        )
+        money = min(max(0, event.cost), round(RECORD_DOLLARS_MAX * NANODOLLARS_PER_DOLLAR))
+        tokens = min(max(0, event.prompt + event.output), RECORD_TOKENS_MAX)
+        reservation = open_reservations[event.id] = OpenReservation(hour, event.person, money, tokens)
         yield LedgerEntry(hour, reservation.person, reservation.money, reservation.tokens)
         return
-    for id in reservations_closed_by(event, tuple(open_reservations)) if open_reservations else ():
+    charges = _find_charges(event)
+    closed = reservations_closed_by(event, tuple(open_reservations)) if open_reservations else ()
+    if closed and any(bound_charge(*charge) != charge for charge in charges):
+        for id in closed:  # an earlier release stored whatever was reported: the reservations stay charged instead
+            del open_reservations[id]
+        return
+    for id in closed:
         reservation = open_reservations.pop(id)
         person = reservation.person
         if isinstance(event, Settled) and event.lost:
             yield LedgerEntry(reservation.hour, person, lost=reservation.money)
         else:
             yield LedgerEntry(reservation.hour, person, -reservation.money, -reservation.tokens)
-    for usage, cost in _charges(event):
-        yield LedgerEntry(
-            hour, person, to_nanodollars(cost), usage.prompt + usage.completion if usage is not None else 0
-        )
+    for charge in charges:
+        usage, cost = bound_charge(*charge)
+        yield LedgerEntry(hour, person, to_nanodollars(cost), usage.prompt + usage.completion)
     if isinstance(event, ToolFinished) and event.calls:
         yield LedgerEntry(hour, person, calls=1)  # a sub-agent's calls and spending are in its own journal
 
 
-def _charges(event: Event) -> Iterator[tuple[Usage | None, float]]:
-    """Yield the tokens and dollars that an event reports."""
+def _find_charges(event: Event) -> list[tuple[Usage, float]]:
+    """Return the tokens and dollars that an event reports."""
     match event:
-        case MessageAdded(role="assistant", usage=usage, cost=cost) | Folded(usage=usage, cost=cost):
-            if usage is not None:
-                yield usage, cost
-        case Settled(usage=usage, cost=cost, lost=False) if usage is not None:
-            yield usage, cost
+        case (
+            MessageAdded(role="assistant", usage=Usage() as usage, cost=cost)
+            | Folded(usage=Usage() as usage, cost=cost)
+        ):
+            return [(usage, cost)]
+        case Settled(usage=Usage() as usage, cost=cost, lost=False):
+            return [(usage, cost)]
         case Judged(scores=scores):
-            for score in scores:
-                if score.usage is not None:
-                    yield score.usage, score.cost
+            return [(score.usage, score.cost) for score in scores if score.usage is not None]
+    return []
 
 
 class _PayerTracker:

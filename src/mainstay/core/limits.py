@@ -13,7 +13,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     repeated_calls_max: int = 10  # consecutive identical calls with identical results
     session_turns_max: int | None = None
     step_restarts_max: int = 1  # repeats of a model call whose stream broke
-    resumes_max: int = 3  # of one turn after a crash, without progress in between
+    resumes_max: int = 2  # of one turn after crashes, without progress in between; then it is set aside
     output_attempts_max: int = 3  # answers that do not match the requested output type
 
     # a model call

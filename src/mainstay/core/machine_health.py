@@ -38,18 +38,22 @@ def check_python() -> CheckFinding:
 
 
 def check_open_files(connections_max: int | None = None) -> CheckFinding:
-    """Check the limit of open files. `connections_max`: of the server, if this machine runs one."""
+    """Check the limit of open files. `connections_max`: of the server, if this machine runs one; the server raises the
+    soft limit to the hard one, and accepts fewer connections if that is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
+    reached = soft if connections_max is None else hard
+    if reached == resource.RLIM_INFINITY:
         return CheckFinding("Open files", "ok", "unlimited")
     wanted = connections_max + OPEN_FILES_SPARE if connections_max is not None else OPEN_FILES_MIN
-    if soft >= wanted:
-        return CheckFinding("Open files", "ok", f"{soft:,} at a time")
+    if reached >= wanted:
+        return CheckFinding("Open files", "ok", f"{reached:,} at a time")
     reachable = hard == resource.RLIM_INFINITY or hard >= wanted
     fix = f"ulimit -n {wanted}" if reachable else f"raise the limit to {wanted} (limits.conf, LimitNOFILE=)"
+    message = f"only {reached:,} at a time, but {wanted:,} may be needed"
     if connections_max is not None:
         fix += f", or lower server.connections_max (now {connections_max:,})"
-    return CheckFinding("Open files", "warn", f"only {soft:,} at a time, but {wanted:,} may be needed", fix)
+        message += "; the server accepts fewer connections"
+    return CheckFinding("Open files", "warn", message, fix)
 
 
 def check_ram() -> list[CheckFinding]:

@@ -12,6 +12,8 @@ import msgspec
 
 Role = Literal["user", "assistant", "tool", "system"]
 
+TOKENS_MAX = 10**15  # sums of tokens stop here: SQLite and many clients hold 64 bits, JavaScript 53
+
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag=str.lower, kw_only=True, gc=False):
     """A part of a message. `origin` names its author if that is not the one the role implies."""
@@ -94,14 +96,16 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     cached: int = 0  # part of `prompt`: read from the provider's cache
     reasoning: int = 0  # part of `completion`
     written: int = 0  # part of `prompt`: written to the provider's cache
+    correction: str = ""  # what was wrong with the provider's report, and what was done; empty: these are its counts
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-            self.reasoning + other.reasoning,
-            self.written + other.written,
+            min(self.prompt + other.prompt, TOKENS_MAX),
+            min(self.completion + other.completion, TOKENS_MAX),
+            min(self.cached + other.cached, TOKENS_MAX),
+            min(self.reasoning + other.reasoning, TOKENS_MAX),
+            min(self.written + other.written, TOKENS_MAX),
+            self.correction or other.correction,
         )
 
 

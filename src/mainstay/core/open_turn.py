@@ -14,6 +14,7 @@ from mainstay.core.events import (
     Received,
     Steered,
     TurnEnded,
+    TurnResumed,
 )
 from mainstay.core.journal_wording import CURRENT, WORDINGS
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN, RUNTIME, UNTRUSTED
@@ -48,9 +49,12 @@ class OpenTurn:
         "calls",
         "calls_run",
         "cost",
+        "crashed_in_call",
+        "crashes",
         "has_streamed",
         "inputs",
         "is_direct",
+        "is_set_aside",
         "last_answered_seq",
         "last_verdict",
         "model",
@@ -59,7 +63,6 @@ class OpenTurn:
         "released_calls",
         "restarts",
         "results",
-        "resumes",
         "sender",
         "skill_headers",
         "started_calls",
@@ -84,13 +87,15 @@ class OpenTurn:
         self.cost = 0.0  # dollars
         self.has_streamed = False  # part of the current step was streamed and saved before
         self.restarts = 0  # of the current step
-        self.resumes = 0  # since the last progress
+        self.crashes = 0  # processes that ended while they ran this turn, since its last progress
+        self.crashed_in_call = False  # the last of them ended during a tool call
+        self.is_set_aside = False  # it is not resumed until it is released
         self.step_calls: tuple[ToolCall, ...] = ()  # of the last model message
         self.results: dict[str, ToolResult] = {}  # of those, by call id
         self.started_calls: set[str] = set()  # ids of those that began to run
         self.approvals_asked: dict[str, ApprovalAsked] = {}  # by call id
         self.released_calls: set[str] = set()  # ids of those whose held changes began to be applied
-        self.last_answered_seq = 0  # sequence of the last ApprovalAnswered
+        self.last_answered_seq = 0  # sequence of the last ApprovalAnswered or release
         self.approval_answers: dict[str, ApprovalAnswered] = {}  # by approval id
         self.last_verdict: Judged | None = None  # the last verdict
         self.provisional = ""  # of its last message
@@ -135,6 +140,19 @@ class OpenTurn:
             self._last_answer = None if calls else (seq, event)
         elif event.role == "system" and event.step == self._rejected_step and _is_runtime_message(event):
             self.rejected_seqs.add(seq)
+
+    def note_resumption(self, seq: int, event: TurnResumed) -> None:
+        if event.released:
+            self.crashes, self.is_set_aside, self.last_answered_seq = 0, False, seq
+        elif event.after_crash:
+            self.crashes += 1
+            self.crashed_in_call = any(call.id in self.started_calls for call in self.open_calls)
+
+    def note_progress(self, *, of_call: bool = False) -> None:
+        """Forget the crashes: this turn gets further. After a crash in a tool call only a call that has run to its end
+        is progress, because the model may call the tool that ended the process again and again."""
+        if of_call or not self.crashed_in_call:
+            self.crashes, self.crashed_in_call = 0, False
 
     @property
     def pending_approval(self) -> ApprovalAsked | None:

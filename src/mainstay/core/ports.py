@@ -92,6 +92,7 @@ class ToolContext:
         "private",
         "protect_deletions",
         "read_turn_texts",
+        "read_user_texts",
         "session",
         "step",
         "sub_agent_calls",
@@ -117,6 +118,8 @@ class ToolContext:
         self.is_approved = False  # a person approved this very call
         # returns what the person wrote in this turn, without forwarded or attached content
         self.read_turn_texts: Callable[[], Sequence[str]] = tuple
+        # returns what the person wrote in this and in earlier turns
+        self.read_user_texts: Callable[[], Sequence[str]] = tuple
         # (absolute path): the user asked in this turn for its removal, or that of a folder above it
         self.is_removal_requested: Callable[[str], bool] = lambda path: False
         self.held_changes: tuple[HeldChange, ...] = ()  # set by the tool: what the user may still approve
@@ -344,6 +347,8 @@ class SessionInfo(
     window_tokens: tuple[int, int, str] = (
         NO_TOKEN_COUNT  # token count of the window; saves a recount when the lane wakes
     )
+    stopped_turn: int = 0  # the turn that ran when its process was told to stop; 0: none
+    set_aside: bool = False  # its turn is not resumed until it is released
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from mainstay.core.events import (
     ToolStarted,
     TurnEnded,
     TurnResumed,
+    TurnSetAside,
     TurnStarted,
 )
 from mainstay.core.history_stubs import apply_relief, summary_message
@@ -45,6 +46,7 @@ from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrus
 from mainstay.core.messages import Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, QueuedInput
 from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
+from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX, bound_charge, bound_totals
 
 AMENDED_PREFIX = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"
 OVERHEARD_MAX = 50  # overheard messages shown with a prompt: the newest
@@ -84,6 +86,7 @@ class Session:
         "spawned",
         "started_by",
         "status",
+        "stopped_turn",
         "title",
         "turn_floor_seq",
         "turns",
@@ -126,6 +129,7 @@ class Session:
         self.client_tools: tuple[ClientTool, ...] = ()  # the client's tools
         self.client_tools_seq = 0  # sequence of their record
         self.open_turn: OpenTurn | None = None
+        self.stopped_turn = 0  # the turn that ran when its process was told to stop; 0: none
 
     @classmethod
     def from_tail(cls, tail: SessionTail) -> Session:
@@ -141,8 +145,8 @@ class Session:
     def _restore_totals(self, info: SessionInfo) -> None:
         self.head, self.fold_seq, self.status = info.head, info.fold, info.status
         self.turns, self.message_count = info.turns, info.messages
-        self.usage = Usage(info.prompt_tokens, info.completion_tokens)
-        self.cost, self.calls = info.cost, info.calls
+        self.usage, self.cost = bound_totals(info.prompt_tokens, info.completion_tokens, info.cost)
+        self.calls = info.calls
         self.created, self.updated = info.created, info.updated
         self.started_by = info.person or self.started_by
         self.title, self.parent, self.model = info.title, info.parent, info.model
@@ -150,6 +154,7 @@ class Session:
         self.untrusted, self.private = info.untrusted, info.private
         self.spawned, self.profile, self.metadata = info.spawned, info.profile, info.metadata
         self.delivered_turn, self.client_tools_seq = info.delivered, info.client_tools_seq
+        self.stopped_turn = info.stopped_turn
         if info.window_tokens[0] <= len(self.messages):
             self.window_tokens = info.window_tokens
 
@@ -186,6 +191,8 @@ class Session:
             window_tokens=self.window_tokens
             if self.window_tokens[2]
             else NO_TOKEN_COUNT,  # an upper bound is quick to recompute
+            stopped_turn=self.stopped_turn,
+            set_aside=self.open_turn is not None and self.open_turn.is_set_aside,
         )
 
     @property
@@ -270,8 +277,13 @@ class Session:
         self._add_inputs(event.inputs, event.turn)
 
     def _turn_resumed(self, seq: int, at: int, event: TurnResumed) -> None:
+        self.stopped_turn = 0
         if self.open_turn is not None:
-            self.open_turn.resumes += 1
+            self.open_turn.note_resumption(seq, event)
+
+    def _turn_set_aside(self, seq: int, at: int, event: TurnSetAside) -> None:
+        if self.open_turn is not None:
+            self.open_turn.is_set_aside, self.open_turn.crashes = True, event.crashes
 
     def _tool_started(self, seq: int, at: int, event: ToolStarted) -> None:
         if self.open_turn is not None:
@@ -344,7 +356,7 @@ class Session:
         message = Message(seq, event.role, event.parts, at=at, model=event.model or requested, turn=event.turn)
         self._append(message)
         if event.usage is not None:
-            self.reported_tokens = event.usage.prompt
+            self.reported_tokens = 0 if event.usage.correction else event.usage.prompt
             if event.role == "assistant":
                 self._add_usage(event.usage, event.cost)
         if event.role == "user" and self.open_turn is None:
@@ -353,7 +365,9 @@ class Session:
             return
         turn = self.open_turn
         turn.step, turn.provisional = event.step, event.provisional
-        turn.restarts, turn.resumes, turn.has_streamed = 0, 0, False
+        turn.restarts, turn.has_streamed = 0, False
+        if turn.crashes:
+            turn.note_progress()
         turn.step_calls = message.calls
         turn.results, turn.started_calls, turn.approvals_asked, turn.approval_answers = {}, set(), {}, {}
         turn.released_calls = set()
@@ -365,7 +379,8 @@ class Session:
             return
         turn.results[result.call_id] = result
         turn.calls, turn.calls_run, self.calls = turn.calls + 1, turn.calls_run + event.calls, self.calls + event.calls
-        turn.resumes = 0
+        if turn.crashes and result.content != turn.wording.outcome_unknown:
+            turn.note_progress(of_call=event.calls > 0)
         if event.usage is not None:
             self._add_usage(event.usage, event.cost)
         if not turn.open_calls:
@@ -390,7 +405,7 @@ class Session:
         if self.open_turn is not None:
             self.open_turn.approval_answers[event.id] = event
             self.open_turn.last_answered_seq = seq
-            self.open_turn.resumes = 0
+            self.open_turn.note_progress()
 
     def _guarded(self, seq: int, at: int, event: Guarded) -> None:
         if event.action == "released" and self.open_turn is not None:
@@ -408,16 +423,19 @@ class Session:
 
     def _judged(self, seq: int, at: int, event: Judged) -> None:
         if self.open_turn is not None:
-            self.open_turn.last_verdict, self.open_turn.resumes = event, 0
+            self.open_turn.last_verdict = event
+            self.open_turn.note_progress()
         for score in event.scores:
             if score.usage is not None:
                 self._add_usage(score.usage, score.cost)
 
     def _add_usage(self, usage: Usage, cost: float) -> None:
-        """Add to the totals of the session and of the open turn."""
-        self.usage, self.cost = self.usage + usage, self.cost + cost
-        if self.open_turn is not None:
-            self.open_turn.usage, self.open_turn.cost = self.open_turn.usage + usage, self.open_turn.cost + cost
+        """Add to the totals of the session and of the open turn. Records of earlier releases may hold any numbers."""
+        if min(usage.prompt, usage.completion, cost) < 0 or max(usage.prompt, usage.completion) > RECORD_TOKENS_MAX:
+            usage, cost = bound_charge(usage, cost)
+        self.usage, self.cost = self.usage + usage, min(self.cost + cost, DOLLARS_MAX)
+        if (turn := self.open_turn) is not None:
+            turn.usage, turn.cost = turn.usage + usage, min(turn.cost + cost, DOLLARS_MAX)
 
     def _delivered(self, seq: int, at: int, event: Delivered) -> None:
         self.delivered_turn = max(self.delivered_turn, event.turn)
@@ -456,6 +474,7 @@ _HANDLERS: dict[type[Event], Callable[[Session, int, int, Any], None]] = {
     Received: Session._received,
     TurnStarted: Session._turn_started,
     TurnResumed: Session._turn_resumed,
+    TurnSetAside: Session._turn_set_aside,
     MessageAdded: Session._message_added,
     ToolStarted: Session._tool_started,
     ToolFinished: Session._tool_finished,

@@ -42,6 +42,7 @@ class StoreLocation(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
     limits: Limits = Limits()
     read_only: bool = False  # another process may be writing; where nothing is stored yet, the store is empty
+    home_database: Path | None = None  # the home's own database, which knows how far it has read each journal
 
 
 class StoreComponent(Component, frozen=True, kw_only=True):

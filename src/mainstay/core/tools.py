@@ -304,6 +304,12 @@ def parameter_names(schema: JsonObject) -> list[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
+def required_names(schema: JsonObject) -> list[str]:
+    """Return the names of the parameters that a JSON Schema of arguments requires."""
+    required = schema.get("required")
+    return [str(name) for name in required] if isinstance(required, list) else []
+
+
 def reject_duplicate_keys(pairs: list[tuple[str, T]]) -> dict[str, T]:
     """Build a dict for `object_pairs_hook`; raises ValueError if a key is repeated."""
     mapping = dict(pairs)

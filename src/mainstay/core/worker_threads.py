@@ -56,7 +56,11 @@ class WorkerThreads:
         self._jobs.put(job)
         with self._lock:
             self._queued += 1
-            self._start_thread_if_needed()
+            try:
+                self._start_thread_if_needed()
+            except RuntimeError:  # the system has no thread left: the caller gets the error, so the job must not run
+                job.abandoned = True
+                raise
         return job.future
 
     def _on_done(self, job: _ThreadJob, done: asyncio.Future[T]) -> None:
@@ -65,9 +69,9 @@ class WorkerThreads:
 
     def _start_thread_if_needed(self) -> None:
         if self._queued > self._idle and self._threads < self._threads_max:
-            self._threads += 1
-            self._idle += 1
             threading.Thread(target=self._run_thread, name="mainstay-tool", daemon=True).start()
+            self._threads += 1  # not before: the system may have no thread left, and a later job tries again
+            self._idle += 1
 
     def _abandon_job(self, job: _ThreadJob) -> None:
         """Abandon a job: it is skipped if it has not begun; a thread that runs it may never return."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from mainstay.core.channels import ChannelError, ChatChannel, MessageHandler
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.ports import Clock
+from mainstay.core.supervision import TaskHealth, start_supervised_task
 
 log = logging.getLogger("mainstay.channels")
 
@@ -48,6 +49,7 @@ class ChannelConnection:
         self._retry_task: asyncio.Task[None] | None = None
         self._watched_tasks: set[asyncio.Task[object]] = set()
         self._is_closing = False
+        self._health = TaskHealth(f"channel {channel.name}")
 
     @property
     def state(self) -> str:
@@ -62,8 +64,7 @@ class ChannelConnection:
     async def open(self) -> None:
         """Connect. If that is not possible now, go on in the background; `state` says why."""
         if not await self._try_start() and not self._is_closing:
-            name = f"connect {self.channel.name}"
-            self._retry_task = asyncio.get_running_loop().create_task(self._retry(), name=name)
+            self._retry_task = start_supervised_task(f"connection of {self.channel.name}", self._retry)
 
     async def stop_retrying(self) -> None:
         task, self._retry_task = self._retry_task, None
@@ -73,6 +74,7 @@ class ChannelConnection:
 
     async def close(self) -> None:
         self._is_closing = True
+        self._health.close()
         await self.stop_retrying()
         await self._close_channel()
 
@@ -98,6 +100,7 @@ class ChannelConnection:
         if self._problem:
             log.info("%s is connected", self.channel.name)
         self._problem = ""
+        self._health.mark_running()
         self._connected_at = self._clock.monotonic()
         self._watch_tasks()
         return True
@@ -150,9 +153,8 @@ class ChannelConnection:
         crash = ChannelCrashed(f"its code failed while it received messages: {_describe_exception(error)}")
         crash.__cause__ = error
         self._report_failure(crash)
-        self._retry_task = asyncio.get_running_loop().create_task(
-            self._close_and_retry(), name=f"restart {self.channel.name}"
-        )
+        self._health.set_failure(str(crash))
+        self._retry_task = start_supervised_task(f"restart of {self.channel.name}", self._close_and_retry)
 
     async def _close_and_retry(self) -> None:
         await self._close_channel()

@@ -34,6 +34,7 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
 from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
+from mainstay.core.supervision import start_supervised_task
 from mainstay.core.worker_threads import run_in_thread
 
 log = logging.getLogger("mainstay.delivery")
@@ -112,8 +113,8 @@ class Deliverer:
         room.jobs.append(job)
         if room.task is None:
             room_key = (delivery.to.channel, delivery.to.room)
-            room.task = asyncio.get_running_loop().create_task(
-                self._drain_room(room, room_key), name=f"room {delivery.to}"
+            room.task = start_supervised_task(
+                f"deliveries to {delivery.to}", lambda: self._drain_room(room, room_key), is_isolated=True
             )
         return future
 
@@ -167,17 +168,15 @@ class Deliverer:
     # --- one room --------------------------------------------------------------------------------
 
     async def _drain_room(self, room: RoomDeliveryQueue, room_key: tuple[str, str]) -> None:
-        try:
-            while room.jobs:
-                job = room.jobs[0]
-                await self._run_job(room, job)
-                room.jobs.popleft()
-                self._jobs.pop(job.delivery.key, None)
-                self._remember_finished(job.delivery)
-                if not job.future.done():
-                    job.future.set_result(job.delivery)
-        finally:
-            room.task = None
+        while room.jobs:
+            job = room.jobs[0]
+            await self._run_job(room, job)
+            room.jobs.popleft()
+            self._jobs.pop(job.delivery.key, None)
+            self._remember_finished(job.delivery)
+            if not job.future.done():
+                job.future.set_result(job.delivery)
+        room.task = None
         if (
             self._room_queues.get(room_key) is room
             and not room.lock.locked()

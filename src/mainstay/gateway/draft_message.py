@@ -21,6 +21,7 @@ from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Judged, StepRestarted, TextDelta, ToolCallReady
 from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
+from mainstay.core.supervision import log_task_exception
 from mainstay.gateway.delivery import Deliverer, draft_key, with_call_timeout
 
 log = logging.getLogger("mainstay.delivery")
@@ -91,7 +92,8 @@ class DraftMessageEditor:
 
     def start(self, *, show_text: bool) -> None:
         self._is_hidden = not (show_text and self._channel.capabilities.edits)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"draft {self.delivery.to}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"draft in {self.delivery.to}")
+        self._task.add_done_callback(log_task_exception)  # the finished answer is delivered all the same
 
     async def finish(self) -> Delivery:
         """Stop editing and return the delivery, which has the draft's message id if it was posted."""

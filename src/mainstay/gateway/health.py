@@ -40,9 +40,12 @@ async def check_running_server(data_folder: Path) -> tuple[ServerStatus | None, 
     if server.version != __version__:
         message = f"the server runs version {server.version}, but {__version__} is installed"
         findings.append(CheckFinding("Server", "warn", message, "restart it"))
-    return server, findings + [
-        CheckFinding("Server", "warn", f"not ready: {name}: {why}") for name, why in server.unready.items()
+    findings += [
+        CheckFinding("Server", "warn" if name == "server" else "FAIL", f"not ready: {name}: {why}")
+        for name, why in server.unready.items()  # "server": it is starting or stopping
     ]
+    findings += [CheckFinding("Server", "warn", f"{name}: {why}") for name, why in server.failed_tasks.items()]
+    return server, findings
 
 
 async def check_api_keys(config: Config, data_folder: Path) -> list[CheckFinding]:

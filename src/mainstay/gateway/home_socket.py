@@ -23,6 +23,7 @@ from mainstay.core import errors
 from mainstay.core.errors import HomeTaken, MainstayError
 from mainstay.core.events import DurableEvent, Event, PartialEvent
 from mainstay.core.outcome import Failed
+from mainstay.core.surrogates import refuse_surrogates
 from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.execute import execute, find_entry, open_stream
@@ -206,10 +207,19 @@ class RemoteAgent(AgentClient):
             return line
 
         try:
-            writer.write(_encode(SocketRequest(operation, self._workspace, stream)) + b"\n")
+            writer.write(_encode_request(SocketRequest(operation, self._workspace, stream)))
             yield read
         finally:
             writer.close()
+
+
+def _encode_request(request: SocketRequest) -> bytes:
+    """Raises InputRefused for text that UTF-8 cannot encode."""
+    try:
+        return _encode(request) + b"\n"
+    except UnicodeEncodeError as error:
+        refuse_surrogates(error.object)
+        raise
 
 
 def find_home_owner(data_folder: Path, workspace: str = "") -> RemoteAgent | None:

@@ -22,6 +22,7 @@ from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import AnyPart, Text
 from mainstay.core.people import Person
 from mainstay.core.ports import Clock
+from mainstay.core.supervision import start_supervised_task
 from mainstay.gateway.approval_messages import find_hidden_reason
 from mainstay.gateway.attachments import download_files, format_file_names
 from mainstay.gateway.backfill import fetch_missed_messages, load_seen_messages
@@ -229,26 +230,26 @@ class InboundHandler:
         queue = self._queues.setdefault(key, InboundQueue())
         queue.messages.append(pending)
         if queue.task is None:
-            queue.task = asyncio.get_running_loop().create_task(self._drain_queue(connected, key, queue))
+            queue.task = start_supervised_task(
+                f"messages of {pending.session}", lambda: self._drain_queue(connected, key, queue), is_isolated=True
+            )
 
     async def _drain_queue(
         self, connected: ConnectedWorkspace, queue_key: tuple[str, str], queue: InboundQueue
     ) -> None:
         tries = 0
-        try:
-            while queue.messages:
-                try:
-                    await self._process_pending(connected, queue.messages[0])
-                    queue.messages.popleft()
-                    tries = 0
-                except AgentClosed:  # the next process that opens the home processes it
-                    return
-                except MainstayError as error:
-                    log.warning("a message in %s is retried: %s", queue_key[1], error)
-                    tries += 1
-                    await self._clock.sleep(min(RETRY_S * 2.0 ** min(tries - 1, 10), RETRY_MAX_S))
-        finally:
-            self._queues.pop(queue_key, None)
+        while queue.messages:
+            try:
+                await self._process_pending(connected, queue.messages[0])
+                queue.messages.popleft()
+                tries = 0
+            except AgentClosed:  # the next process that opens the home processes it
+                break
+            except MainstayError as error:
+                log.warning("a message in %s is retried: %s", queue_key[1], error)
+                tries += 1
+                await self._clock.sleep(min(RETRY_S * 2.0 ** min(tries - 1, 10), RETRY_MAX_S))
+        self._queues.pop(queue_key, None)
 
     async def _process_pending(self, connected: ConnectedWorkspace, pending: PendingMessage) -> None:
         message, session = pending.message, pending.session

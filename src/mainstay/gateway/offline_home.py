@@ -81,7 +81,7 @@ class OfflineHome:
         configs, now_ms = select_configs(self._loaded, self.workspace_names(), workspace), SystemClock().now_ms()
         return await run_in_thread(lambda: build_budget_report(self._home, configs, now_ms))
 
-    def status(self) -> ServerStatus:
+    async def status(self) -> ServerStatus:
         raise HomeTaken("no server runs for this home")
 
 

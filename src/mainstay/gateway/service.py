@@ -36,9 +36,12 @@ from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.builtin_tool_table import runs_commands
 from mainstay.core.channels import ChannelQueue, ChatChannel
 from mainstay.core.errors import ConfigError, MainstayError, WorkspaceUnknown
+from mainstay.core.health import HealthCheck, collect_health_checks
+from mainstay.core.supervision import list_task_failures, log_task_exception, start_supervised_task
 from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway.channel_factory import build_channel, build_channel_rules
 from mainstay.gateway.channel_router import ChannelRouter
+from mainstay.gateway.health_monitor import HealthMonitor
 from mainstay.gateway.home_socket import serve_socket
 from mainstay.gateway.offline_home import create_people
 from mainstay.gateway.operation_gateway import OperationGateway
@@ -56,6 +59,7 @@ from mainstay.gateway.workspace_registry import AgentFactory, WorkspaceRegistry
 from mainstay.metering.rate_limiter import RateLimiterRegistry
 from mainstay.operations.caller import OWNER, Caller
 from mainstay.operations.runtime_protocols import RemovedWorkspace, ServerStatus
+from mainstay.store.home_health import DiskSpaceCheck
 
 log = logging.getLogger("mainstay.gateway")
 
@@ -98,6 +102,7 @@ class GatewayService:
         self._key_requirement: tuple[LoadedConfig, Literal["auto", "required"]] | None = (
             None  # cached, with its configuration
         )
+        self._health = HealthMonitor(self.list_health_checks)
         self._reload_lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
@@ -224,7 +229,8 @@ class GatewayService:
         return person is None or person.roles.get(workspace, "guest") == "guest"
 
     def _on_workspace_opened(self, workspace: Workspace) -> None:
-        self.run_in_background(self._start_triggers(workspace), f"workspace {workspace.name}")
+        name = f"start of the triggers of workspace {workspace.name!r}"
+        self._track_task(start_supervised_task(name, lambda: self._start_triggers(workspace)))
 
     async def _start_triggers(self, workspace: Workspace) -> None:
         if self.config.triggers.enabled:
@@ -233,14 +239,13 @@ class GatewayService:
     def run_in_background(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a coroutine as a background task, which is cancelled when the service closes."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
+        task.add_done_callback(log_task_exception)
+        self._track_task(task)
         return task
 
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s: %s", task.get_name(), error, exc_info=error)
+    def _track_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _get_queue(self, workspace: str) -> ChannelQueue:
         return self.workspaces.open_workspaces[workspace].channel_queue()
@@ -351,12 +356,18 @@ class GatewayService:
         app: ASGIApp | None = channel.asgi_app()
         return app
 
-    def list_unready(self) -> dict[str, str]:
+    async def find_unready(self) -> dict[str, str]:
         """Return what is not ready, with the reason."""
-        reasons = {f"workspace {name}": problem for name, problem in self.workspaces.problems.items()}
+        reasons = list_task_failures() | await self._health.find_failures()
+        reasons |= {f"workspace {name}": problem for name, problem in self.workspaces.problems.items()}
         if self._is_stopping or not self.started.is_set():
             reasons["server"] = "it is stopping" if self._is_stopping else "it is starting"
         return reasons
+
+    def list_health_checks(self) -> list[HealthCheck]:
+        """Return the checks of what the server uses: the disk, the home's database, each open workspace."""
+        agents = [workspace.current for workspace in self.workspaces.open_workspaces.values()]
+        return [DiskSpaceCheck(self.workspaces.home), *collect_health_checks([self.home_database, *agents])]
 
     def build_metrics_page(self) -> str:
         """Return the metrics page for Prometheus."""
@@ -402,13 +413,14 @@ class GatewayService:
         """Return the state of each channel in a few words, by name."""
         return self.channel_router.channel_states() | self._channel_errors
 
-    def status(self) -> ServerStatus:
+    async def status(self) -> ServerStatus:
         return ServerStatus(
             version=__version__,
             at=list(self.listen_addresses),
             workspaces=sorted(self.workspaces.open_workspaces),
             channels=self.channel_states(),
-            unready=self.list_unready(),
+            unready=await self.find_unready(),
+            failed_tasks=list_task_failures(is_isolated=True),
         )
 
 

@@ -15,6 +15,7 @@ from mainstay.core.errors import MainstayError, SessionUnknown
 from mainstay.core.events import Delivered, Event, Lagged, Received
 from mainstay.core.input_envelope import SINGLE_SESSION_KEY
 from mainstay.core.ports import Clock, SessionInfo
+from mainstay.core.supervision import start_supervised_task
 from mainstay.gateway.delivery import Deliverer
 from mainstay.gateway.draft_message import DraftMessageEditor, LiveAnswer
 from mainstay.gateway.room_routing import ChannelRooms
@@ -68,12 +69,15 @@ class WorkspaceAnswerPoster:
 
     async def start(self) -> None:
         """Start to report turns; those that were not delivered yet come first."""
-        loop = asyncio.get_running_loop()
-        watching = asyncio.Event()
-        self._tasks = [loop.create_task(self._watch_events(watching))]
+        name, watching = self._workspace.name, asyncio.Event()
+        self._tasks = [
+            start_supervised_task(f"answer poster of workspace {name!r}", lambda: self._watch_events(watching))
+        ]
         await watching.wait()
         await self.post_undelivered()
-        self._tasks.append(loop.create_task(self._sweep_periodically()))
+        self._tasks.append(
+            start_supervised_task(f"search for undelivered answers of workspace {name!r}", self._sweep_periodically)
+        )
 
     async def post_undelivered(self) -> None:
         """Report turns and post deliveries that were left while the process or the channel was down."""
@@ -91,6 +95,7 @@ class WorkspaceAnswerPoster:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._poster_tasks.clear()
 
     @property
     def is_busy(self) -> bool:
@@ -107,6 +112,8 @@ class WorkspaceAnswerPoster:
 
     async def _watch_events(self, subscribed: asyncio.Event) -> None:
         while True:
+            if subscribed.is_set():  # events may have been missed
+                self._sweep_requested.set()
             try:
                 async with closing(watch_live(self._workspace)) as events:
                     asyncio.get_running_loop().call_soon(subscribed.set)  # by then the loop below has subscribed
@@ -116,7 +123,6 @@ class WorkspaceAnswerPoster:
             except MainstayError as error:
                 log.warning("live events of the workspace %s cannot be read now: %s", self._workspace.name, error)
             await self._clock.sleep(RETRY_S)
-            self._sweep_requested.set()
 
     def _handle_event(self, event: Event) -> None:
         if isinstance(event, Lagged):
@@ -142,31 +148,29 @@ class WorkspaceAnswerPoster:
 
     def _start_poster(self, session: str) -> None:
         if session not in self._poster_tasks:
-            task = asyncio.get_running_loop().create_task(self._run_poster(session), name=f"post answers of {session}")
-            self._poster_tasks[session] = task
             self._live_answers[session] = LiveAnswer()
+            self._poster_tasks[session] = start_supervised_task(
+                f"answer poster of {session}", lambda: self._run_poster(session), is_isolated=True
+            )
 
     async def _run_poster(self, session: str) -> None:
         """Report a session's turns until none is left."""
         tries = 0
-        try:
-            while True:
-                try:
-                    poster = SessionAnswerPoster(self._context, session, lambda: self._newest_turns.get(session, 0))
-                    last_turn = await poster.run()
-                    if self._newest_turns.get(session, 0) <= last_turn:
-                        self._mark_checked(session, last_turn - poster.is_paused)
-                        return
-                except SessionUnknown:
-                    return
-                except MainstayError as error:
-                    log.warning("the answer in %s is retried: %s", session, error)
-                    tries += 1
-                    await self._clock.sleep(min(RETRY_S * 2 ** min(tries - 1, 10), RETRY_MAX_S))
-        finally:
-            self._poster_tasks.pop(session, None)
-            self._newest_turns.pop(session, None)
-            self._live_answers.pop(session, None)
+        while True:
+            try:
+                poster = SessionAnswerPoster(self._context, session, lambda: self._newest_turns.get(session, 0))
+                last_turn = await poster.run()
+                if self._newest_turns.get(session, 0) <= last_turn:
+                    self._mark_checked(session, last_turn - poster.is_paused)
+                    break
+            except SessionUnknown:
+                break
+            except MainstayError as error:
+                log.warning("the answer in %s is retried: %s", session, error)
+                tries += 1
+                await self._clock.sleep(min(RETRY_S * 2 ** min(tries - 1, 10), RETRY_MAX_S))
+        del self._poster_tasks[session], self._live_answers[session]
+        self._newest_turns.pop(session, None)
 
     def _mark_checked(self, session: str, turn: int) -> None:
         """Remember that a session needs no report up to this turn."""

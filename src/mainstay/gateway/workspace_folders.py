@@ -10,16 +10,15 @@ from pathlib import Path
 import msgspec
 
 from mainstay.agent.home_paths import checked_workspace_folder
-from mainstay.agent.workspace_stores import has_store, open_store
+from mainstay.agent.workspace_stores import find_workspace_loss, has_store, list_known_workspaces, open_store
 from mainstay.config.loader import LoadedConfig
 from mainstay.config.schema import Config, check_workspace
 from mainstay.core.errors import HomeUnusable, InputRefused, StoreError, WorkspaceUnknown
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.gateway.people import People
 from mainstay.operations.runtime_protocols import RemovedWorkspace
-from mainstay.store.home import create_workspace_folder, prepare_home, workspace_folder
+from mainstay.store.home import REMOVED_FOLDER, create_workspace_folder, prepare_home, workspace_folder
 
-REMOVED_FOLDER = "removed"  # the folder of the home that removed workspaces are moved to; nothing is deleted
 FILES_COUNTED_MAX = 200_000  # files that are counted for the size of a workspace
 
 
@@ -35,10 +34,11 @@ class WorkspaceFolder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_workspace_names(home: Path, config: Config) -> list[str]:
-    """Return the names of workspaces that exist or are configured. Symbolic links are ignored: one may lead to another
-    workspace."""
+    """Return the names of workspaces that exist, are configured, or of which the home knows events. Symbolic links are
+    ignored: one may lead to another workspace."""
     existing = [path.name for path in (home / "workspaces").glob("*") if path.is_dir() and not path.is_symlink()]
-    return sorted({*existing, *config.workspaces, config.workspace})
+    known = list_known_workspaces(config.storage, home)
+    return sorted({*existing, *known, *config.workspaces, config.workspace})
 
 
 def select_configs(loaded: LoadedConfig, names: Sequence[str], workspace: str | None) -> list[Config]:
@@ -61,6 +61,8 @@ async def _inspect_folder(home: Path, config: Config, name: str) -> WorkspaceFol
     size: int = await run_in_thread(lambda: _folder_bytes(path))
     folder = WorkspaceFolder(name=name, configured=name == config.workspace, bytes=size)
     try:
+        if (loss := await run_in_thread(lambda: find_workspace_loss(config.storage, path))) is not None:
+            folder = msgspec.structs.replace(folder, trouble=loss.describe())
         async with open_store(config.storage, path, read_only=True) as store:
             heads, newest = await store.list_heads(), await store.list_sessions(limit=1)
     except (StoreError, HomeUnusable) as error:

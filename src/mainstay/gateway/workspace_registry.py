@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.agent.agent import Agent
-from mainstay.agent.workspace_stores import list_used_workspaces
+from mainstay.agent.workspace_stores import list_known_workspaces, list_used_workspaces
 from mainstay.config.loader import LoadedConfig
 from mainstay.config.schema import Config, resolve_data_folder
 from mainstay.core.errors import AgentClosed, ConfigError, MainstayError, WorkspaceUnknown
@@ -44,12 +44,14 @@ class WorkspaceRegistry:
         self._agents: dict[str, Agent] = {}
         self._open: dict[str, Workspace] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._known: set[str] = set()  # workspaces that the home knows events of, also if their databases are missing
         self._is_closed = False
 
     def acquire_home(self) -> None:
         """Take the home's lock. Raises HomeTaken if another process owns the home."""
         prepare_home(self.home)
         self._lock.acquire()
+        self._known = set(list_known_workspaces(self.loaded.config.storage, self.home))
 
     def set_config_time(self, at: float) -> None:
         """Record when the configuration in force was read, as the time of the lock file: other processes compare it
@@ -60,7 +62,7 @@ class WorkspaceRegistry:
         """Return the names of workspaces that exist or are configured."""
         config = self.loaded.config
         existing = {folder.name for folder in list_used_workspaces(config.storage, self.home)}
-        return sorted(existing | set(config.workspaces) | {config.workspace})
+        return sorted(existing | self._known | set(config.workspaces) | {config.workspace})
 
     @property
     def open_workspaces(self) -> dict[str, Workspace]:
@@ -176,11 +178,14 @@ class WorkspaceRegistry:
             raise ConfigError(f"the workspace {name!r} is the default workspace and cannot be removed")
         async with self._locks.setdefault(name, asyncio.Lock()):
             self._open.pop(name, None)
+            self._known.discard(name)
             if (agent := self._agents.pop(name, None)) is not None:
                 await agent.aclose()
 
 
 async def wait_until_settled(agent: Agent, seconds: float) -> None:
+    """Wait until no turn is running, at most for so long. If the process is killed meanwhile, no turn is to blame."""
+    await (await agent.runtime()).lanes.mark_stopping()
     try:
         await asyncio.wait_for(agent.settled(), seconds)
     except TimeoutError:

@@ -8,6 +8,7 @@ import re
 
 from mainstay.core.events import Score
 from mainstay.core.messages import Usage
+from mainstay.core.usage_bounds import RECORD_DOLLARS_MAX, RECORD_TOKENS_MAX
 
 REASON_CHARS_MAX = 1_000
 ERROR_CHARS_MAX = 1_000
@@ -86,10 +87,12 @@ def check_score(result: object, judge: str, weight: float) -> Score:
     """Validate what a custom judge returned. Valid usage and cost are kept, even if the score is invalid."""
     if not isinstance(result, Score):
         return Score(judge, error=f"it returned {type(result).__name__}, not a Score", weight=weight)
-    usage, cost = result.usage, result.cost
-    if not (isinstance(usage, Usage) and all(_is_count(getattr(usage, name)) for name in usage.__struct_fields__)):
-        usage = None
-    cost = float(cost) if _is_number(cost) and 0 <= cost < math.inf else 0.0
+    cost = float(result.cost) if _is_number(result.cost) and 0 <= result.cost <= RECORD_DOLLARS_MAX else 0.0
+    usage = None
+    if isinstance(result.usage, Usage):
+        reported = result.usage
+        counts = (reported.prompt, reported.completion, reported.cached, reported.reasoning, reported.written)
+        usage = Usage(*counts) if all(map(_is_count, counts)) else None
     score, reason, error = None, "", result.error if isinstance(result.error, str) else "it failed"
     if not error and result.score is None:
         error = "it gave no verdict"
@@ -107,7 +110,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= RECORD_TOKENS_MAX
 
 
 def truncate_reason(text: str) -> str:

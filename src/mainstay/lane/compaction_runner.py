@@ -26,6 +26,7 @@ from mainstay.core.memory_tiers import Fact, Summary, combine_origins
 from mainstay.core.messages import Message, Usage
 from mainstay.core.ports import Clock, Summariser, SummaryRequest, SummaryResult, Tokenizer
 from mainstay.core.session import Session
+from mainstay.core.usage_bounds import bound_charge
 from mainstay.lane.journal_writer import JournalWriter
 
 log = logging.getLogger("mainstay.lane")
@@ -195,6 +196,7 @@ class FoldRunner:
             text = _trim_to_budget(results[-1].text, task)
         folded = _build_folded(session, task, text)
         usage, cost = sum((result.usage for result in results), Usage()), sum(result.cost for result in results)
+        usage, cost = bound_charge(usage, cost)
         if billing is not None:
             known, cost = billing.total(usage, cost)
             usage = known or Usage()
@@ -203,7 +205,7 @@ class FoldRunner:
             by=results[-1].model,
             parts=tuple(parts),
             facts=tuple(facts[:FACTS_MAX]),
-            usage=usage if usage.prompt or usage.completion else None,
+            usage=usage if usage.prompt or usage.completion or usage.correction else None,
             cost=cost,
         )
 

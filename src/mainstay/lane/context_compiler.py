@@ -383,7 +383,7 @@ class LaneContextCompiler:
     def shrink_window(self, error: ContextTooLong) -> bool:
         """Assume a smaller window for this model from now on, after the provider refused a request as too long."""
         compaction, calibration = self._build_compaction_input(), self._calibration
-        sent = self._weigh_request(compaction)
+        sent, known = self._weigh_request(compaction), calibration.window
         if error.window is not None and error.window < compaction.budget.window:
             calibration.window = error.window
         else:
@@ -391,6 +391,9 @@ class LaneContextCompiler:
                 int(sent * calibration.factor * SHRINK_FACTOR), self._services.context_rules
             )
         after = self._token_budget()
+        if after.total < compaction.overhead_tokens * calibration.factor + WINDOW_TOKENS_MIN:
+            calibration.window = known  # not even a prompt would fit: the refusal is not believed for later requests
+            return False
         session = compaction.session
         # force an exact count
         session.window_tokens = (len(session.messages), max(session.window_tokens[1], after.high + 1), "")

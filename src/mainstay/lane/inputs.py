@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Literal
 
-from mainstay.core.errors import InputRefused, LaneFull, MainstayError, SessionArchived
+from mainstay.core.errors import InputRefused, LaneFull, MainstayError, SessionArchived, SessionBlocked
 from mainstay.core.events import Received
 from mainstay.core.input_envelope import InputEnvelope
 from mainstay.core.limits import Limits
@@ -82,12 +82,24 @@ def _find_refusal(session: Session, limits: Limits) -> MainstayError | None:
     key = session.key
     if session.status == "archived":
         return SessionArchived(f"session {key!r} is archived; start another, or make it active again")
+    if session.open_turn is not None and session.open_turn.is_set_aside:
+        return build_blocked_error(session)
     prompts = sum(queued.event.kind == "prompt" for queued in session.queued_inputs.values())
     if limits.session_turns_max is not None and session.turns + prompts >= limits.session_turns_max:
         return InputRefused(f"session {key!r} has had its {limits.session_turns_max} turns; start another")
     if prompts - (session.open_turn is None) >= limits.mailbox_depth_max:  # with no turn open, one is about to run
         return LaneFull(f"session {key!r} is busy: {limits.mailbox_depth_max} messages wait; try again later")
     return None
+
+
+def build_blocked_error(session: Session) -> SessionBlocked:
+    """Build the error of a session whose open turn was set aside."""
+    turn = session.open_turn
+    assert turn is not None
+    return SessionBlocked(
+        f"turn {turn.turn} of session {session.key!r} was set aside: {turn.crashes} processes in a row ended while "
+        f"they ran it. `mainstay session release {session.key}` runs it again; with --fail it ends as failed"
+    )
 
 
 def join_prompt_text(session: Session, inputs: tuple[int, ...]) -> str:

@@ -17,7 +17,7 @@ from typing import cast
 
 import msgspec
 
-from mainstay.core.errors import StaleWriter, StoreError
+from mainstay.core.errors import InputRefused, StaleWriter, StoreError
 from mainstay.core.events import Event, Reserved, StepCheckpointed
 from mainstay.core.journal import encode_event, replace_surrogates
 from mainstay.core.ports import Clock, IdempotencyKey, Store
@@ -184,7 +184,7 @@ class JournalWriter:
             return
         if (error := append.exception()) is not None:
             if self.failure is None:
-                self.failure = error if isinstance(error, StoreError) else StoreError(str(error))
+                self.failure = error if isinstance(error, StoreError | InputRefused) else StoreError(str(error))
             return
         if has_news and self._on_stored is not None:
             self._on_stored(self.session.key)

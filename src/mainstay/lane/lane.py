@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -22,16 +23,33 @@ from mainstay.core.errors import (
     StoreFailed,
     StoreTooNew,
 )
-from mainstay.core.events import ApprovalAnswered, Event, Received, StepRestarted, TurnResumed, TurnStarted, Waiting
+from mainstay.core.events import (
+    ApprovalAnswered,
+    Event,
+    Received,
+    StepRestarted,
+    TurnResumed,
+    TurnSetAside,
+    TurnStarted,
+    Waiting,
+)
 from mainstay.core.input_envelope import InputEnvelope, check_envelope
 from mainstay.core.journal_wording import CURRENT_VERSION
 from mainstay.core.messages import parts_text
+from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused
 from mainstay.core.ports import IdempotencyKey
 from mainstay.core.session import Session
 from mainstay.lane.approvals import check_answer, deny_with_input, expire_if_due
 from mainstay.lane.context_compiler import LaneContextCompiler
-from mainstay.lane.inputs import InputCoalescer, build_received, check_mailbox, extract_trusted_text, join_prompt_text
+from mainstay.lane.inputs import (
+    InputCoalescer,
+    build_blocked_error,
+    build_received,
+    check_mailbox,
+    extract_trusted_text,
+    join_prompt_text,
+)
 from mainstay.lane.journal_writer import JournalWriter
 from mainstay.lane.replies import (
     PendingReplies,
@@ -49,6 +67,7 @@ from mainstay.lane.turn_attempt import (
     attempt_turn,
     log_store_failure,
     run_with_location,
+    settle_lost_reservations,
 )
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import AnswerValidator
@@ -69,6 +88,7 @@ class Lane:
         "_context_compiler",
         "_control",
         "_intake_lock",
+        "_is_after_restart",
         "_is_closed",
         "_is_outdated",
         "_loading",
@@ -98,6 +118,7 @@ class Lane:
         self._started_turn = (
             0  # number of a turn that was recorded together with its input and has not run yet; 0: none
         )
+        self._is_after_restart = False  # its open turn was left by an earlier process and is not resumed yet
         self._is_closed = False
         self._close_reason: MainstayError | None = None  # None: the agent was closed
         self._is_outdated = False
@@ -204,6 +225,37 @@ class Lane:
             work = run_with_location(self._run_turns, self.key, lambda: self._writer)
             self._task = loop.create_task(work, name=f"lane {self.key}")
 
+    def resume_after_restart(self) -> None:
+        """Resume what an earlier process left unfinished."""
+        self._is_after_restart = self._task is None
+        self.wake()
+
+    async def release(self, *, fail: bool = False) -> None:
+        """Release a turn that was set aside: run it again or, with `fail`, end it. Raises InputRefused if none was."""
+        await self._write(partial(self._release_turn, fail=fail))
+        self.wake()
+
+    async def _release_turn(self, writer: JournalWriter, *, fail: bool) -> None:
+        turn = writer.session.open_turn
+        if turn is None or not turn.is_set_aside:
+            raise InputRefused(f"session {self.key!r} has no turn that was set aside")
+        if fail:
+            sentence = f"This turn was ended: {turn.crashes} processes in a row ended while they ran it."
+            await self._close_turn(writer, Failed(sentence, turn=turn.turn))
+        else:
+            await writer.record(TurnResumed(turn=turn.turn, released=True))
+
+    async def mark_stopping(self) -> None:
+        """Note that the process was told to stop while the turn runs: its end is not blamed on the turn."""
+        writer = self._writer
+        if self._control is None or writer is None or writer.session.open_turn is None:
+            return
+        writer.session.stopped_turn = writer.session.open_turn.turn
+        try:
+            await writer.save_session_info()
+        except MainstayError as error:
+            log.warning("session %s: the shutdown could not be noted: %s", self.key, error)
+
     def refresh(self) -> None:
         """Reload the session from the store after the running turn; until then no fold of the old view is recorded."""
         self._is_outdated = self._context_compiler.fold_runner.is_suspended = True
@@ -228,6 +280,8 @@ class Lane:
     async def close(self, reason: MainstayError | None = None) -> None:
         """Stop without ending the turn; the next process that opens the home resumes it."""
         self._is_closed = True
+        if self._task is not None:
+            await self.mark_stopping()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
@@ -366,10 +420,6 @@ class Lane:
         session = self._writer.session if self._writer is not None else None
         if session is not None and (turn := session.open_turn) is not None and seq in turn.inputs:
             pending.turn = turn.turn
-            if self._task is None and (approval := session.pending_approval) is not None:
-                self._pending_replies.resolve((seq,), build_reply(session, Paused(approval.id)))
-                self.wake()  # the approval may have expired
-                return pending
         if (reply := await find_reply(self._services.store, self.key, seq)) is not None:
             self._pending_replies.resolve((seq,), reply)
         else:
@@ -393,10 +443,11 @@ class Lane:
                 except (StoreError, HomeUnusable) as error:
                     failures += 1
                     await self._wait_for_store(error, failures)
-                except Exception:  # a bug of ours: pending replies fail, other lanes go on
-                    log.exception("lane %s failed", self.key)
-                    self._pending_replies.fail_all(add_location(MainstayError(RUNTIME_FAILED), self.key, self._writer))
-                    break
+                except InputRefused as error:
+                    await self._end_unstorable_turn(error)
+        except Exception:  # a bug of ours: pending replies fail, other lanes go on
+            log.exception("lane %s failed", self.key)
+            self._pending_replies.fail_all(add_location(MainstayError(RUNTIME_FAILED), self.key, self._writer))
         finally:
             self._task = None
             self.active_at = asyncio.get_running_loop().time()
@@ -406,24 +457,28 @@ class Lane:
         is not called before a write has succeeded."""
         writer = await self._load_writer()
         session = writer.session
-        turn, resumed = session.open_turn, False
+        turn = session.open_turn
         if session.pending_approval is not None:
             if (expired := expire_if_due(session, self._services.clock.now_ms())) is None:
                 self._services.approvals.set_pending(self.key, session.pending_approval)
+                if turn is not None:  # callers that sent the same input again, also after a restart
+                    self._pending_replies.resolve(
+                        turn.inputs, build_reply(session, Paused(session.pending_approval.id))
+                    )
                 return False
             await writer.record(expired)
-        if turn is not None and (turn.turn == self._started_turn or turn.last_answered_seq == session.head):
+        if turn is not None and turn.is_set_aside:
+            self._pending_replies.fail_all(add_location(build_blocked_error(session), self.key, writer))
+            return False
+        is_answered = turn is not None and turn.last_answered_seq == session.head
+        if turn is not None and (turn.turn == self._started_turn or (is_answered and not self._is_after_restart)):
             self._started_turn = 0
         elif turn is not None and not self._pending_replies and needs_missing_tool(turn, self._services.tools):
             log.warning("session %s is not resumed: its turn needs a tool that this process does not have", self.key)
             return False
         elif turn is not None:
-            resumed = True
-            await writer.record(TurnResumed(turn=turn.turn))  # on disk first: counts turns that crash their process
-            if turn.has_streamed:  # it was streaming: watchers discard the partial output
-                reason = "the process that ran this turn stopped"
-                restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
-                writer(restarted)
+            await self._resume_turn(writer, turn, was_running=not is_answered)
+            return True
         elif not session.has_prompt or session.status == "paused":
             return False
         else:
@@ -435,8 +490,31 @@ class Lane:
                 writer.record_nowait(*started, flush_soon=True)
             else:
                 await writer.record(*started)
-        await self._run_turn(writer, resumed=resumed)
+        await self._run_turn(writer, resumed=False)
         return True
+
+    async def _resume_turn(self, writer: JournalWriter, turn: OpenTurn, *, was_running: bool) -> None:
+        """Resume a turn, or set it aside after too many crashes. Last attempts run one at a time, so that a turn which
+        ends the process is not set aside together with others; those of sub-agents run within their parent's."""
+        session, limits = writer.session, self._services.limits
+        crashed = self._is_after_restart and was_running and session.stopped_turn != turn.turn
+        crashes = turn.crashes + crashed
+        if crashed and crashes > limits.resumes_max:
+            settle_lost_reservations(writer, self._context_compiler)
+            await writer.record(TurnSetAside(crashes=crashes, turn=turn.turn))
+            self._is_after_restart = False
+            log.error("%s", build_blocked_error(session))
+            return
+        is_last = crashes == limits.resumes_max and session.spawned is None
+        async with self._services.last_attempts if is_last else nullcontext():
+            # on disk before the turn runs: counts the turns that end their process
+            await writer.record(TurnResumed(turn=turn.turn, after_crash=crashed))
+            self._is_after_restart = False
+            if turn.has_streamed:  # it was streaming: watchers discard the partial output
+                reason = "the process that ran this turn stopped"
+                restarted = StepRestarted(reason, session=self.key, turn=turn.turn, step=turn.step + 1)
+                writer(restarted)
+            await self._run_turn(writer, resumed=True)
 
     async def _choose_inputs(self, session: Session) -> tuple[int, ...]:
         """Return the next input, with what the same sender adds to it within the coalescing window."""
@@ -486,6 +564,14 @@ class Lane:
         # else the approval was answered meanwhile
         if not isinstance(outcome, Paused) or session.pending_approval is not None:
             self._pending_replies.resolve(turn.inputs, reply)
+
+    async def _end_unstorable_turn(self, error: InputRefused) -> None:
+        """End the turn as failed: an event of it holds a value that cannot be stored, so that a retry would fail, too.
+        The session is loaded again, without that event."""
+        log.error("the turn of session %s ends: %s", self.key, error)
+        writer = await self._load_writer()
+        if writer.session.open_turn is not None:
+            await self._close_turn(writer, Failed(str(error), turn=writer.session.open_turn.turn))
 
     async def _wait_for_store(self, error: StoreError | HomeUnusable, failures: int) -> None:
         """Fail pending replies at once, then wait with exponential backoff; the turn itself is retried."""

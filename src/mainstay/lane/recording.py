@@ -29,6 +29,7 @@ from mainstay.core.events import (
     ToolStarted,
     TurnEnded,
     TurnResumed,
+    TurnSetAside,
 )
 from mainstay.core.journal import Record, encode_event
 from mainstay.core.memory_tiers import RUNTIME
@@ -122,7 +123,7 @@ class Recording:
         """Yield the events from here to the turn's next end or restart, with that one."""
         for record in self._records[self.position :]:
             yield record.event
-            if isinstance(record.event, TurnEnded | TurnResumed | Forked):
+            if isinstance(record.event, TurnEnded | TurnResumed | TurnSetAside | Forked):
                 return
 
     @property
@@ -173,7 +174,7 @@ class Recording:
             self.apply_recorded_control()
             return
         match recorded:
-            case TurnResumed() | Forked():
+            case TurnResumed() | TurnSetAside() | Forked():
                 raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome) if not isinstance(event, TurnEnded):
                 raise StopReplayedTurn(outcome)

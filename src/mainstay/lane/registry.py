@@ -7,6 +7,7 @@ import logging
 
 from mainstay.core.errors import AgentClosed
 from mainstay.core.events import Stuck
+from mainstay.core.supervision import start_supervised_task
 from mainstay.lane.lane import Lane
 from mainstay.lane.services import LaneServices
 
@@ -34,7 +35,7 @@ class LaneRegistry:
 
     def _start_maintenance(self) -> None:
         if self._maintenance is None:
-            self._maintenance = asyncio.get_running_loop().create_task(self._maintain(), name="lane keeper")
+            self._maintenance = start_supervised_task("lane maintenance", self._maintain)
 
     @property
     def is_closed(self) -> bool:
@@ -62,8 +63,12 @@ class LaneRegistry:
                 self._start_maintenance()
                 continue
             resumed.append(key)
-            self.get(key).wake()
+            self.get(key).resume_after_restart()
         return resumed
+
+    async def mark_stopping(self) -> None:
+        """Note in the sessions whose turns run that the process was told to stop: its end is not blamed on them."""
+        await asyncio.gather(*(lane.mark_stopping() for lane in self._lanes.values()))
 
     async def wait_until_settled(self) -> None:
         """Wait until no turn is running or waiting to run."""
@@ -93,16 +98,14 @@ class LaneRegistry:
         """One task for all lanes: drop idle lanes, report stuck ones, expire approvals. Ends with the last lane."""
         limits = self._services.limits
         period_s = min(limits.watchdog_period_s, max(limits.lane_idle_s / 2, 0.05))
-        try:
-            while self._lanes or len(self._services.approvals):
-                await self._services.clock.sleep(period_s)
-                now = asyncio.get_running_loop().time()
-                self._drop_idle(now - limits.lane_idle_s)
-                self._report_stuck(now - limits.watchdog_grace_s)
-                for key in self._services.approvals.expired_sessions(self._services.clock.now_ms()):
-                    self.get(key).wake()
-        finally:
-            self._maintenance = None
+        while self._lanes or len(self._services.approvals):
+            await self._services.clock.sleep(period_s)
+            now = asyncio.get_running_loop().time()
+            self._drop_idle(now - limits.lane_idle_s)
+            self._report_stuck(now - limits.watchdog_grace_s)
+            for key in self._services.approvals.expired_sessions(self._services.clock.now_ms()):
+                self.get(key).wake()
+        self._maintenance = None
 
     def _drop_idle(self, since: float) -> None:
         for key in [key for key, lane in self._lanes.items() if not lane.is_busy and lane.active_at <= since]:

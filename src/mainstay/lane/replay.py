@@ -23,6 +23,7 @@ from mainstay.core.events import (
     StepRestarted,
     TurnEnded,
     TurnResumed,
+    TurnSetAside,
     TurnStarted,
 )
 from mainstay.core.journal import Record, ReplayResult
@@ -98,11 +99,16 @@ async def _replay_turn(recording: Recording, dependencies: TurnDependencies) -> 
         try:
             await _replay_attempt(recording, dependencies)
         except RecordedCrash:
+            if isinstance(recording.peek(), TurnSetAside):
+                recording.apply_next()
+                recording.apply_recorded_control()
+                if not isinstance(recording.peek(), TurnResumed | Forked | None):
+                    return _replay_end_without_attempt(recording)
             if not isinstance(recording.peek(), TurnResumed):  # the session was forked within the turn
-                return
+                return None
             recording.apply_next()
         else:
-            return
+            return None
 
 
 async def _replay_attempt(recording: Recording, dependencies: TurnDependencies) -> None:
@@ -124,6 +130,19 @@ async def _replay_attempt(recording: Recording, dependencies: TurnDependencies) 
             )
     except StopReplayedTurn as end:
         outcome = end.outcome
+    _replay_end(recording, outcome)
+
+
+def _replay_end_without_attempt(recording: Recording) -> None:
+    """Replay the end of a turn that was set aside; a fork may have copied a part of it."""
+    ends = (event.outcome for event in recording.read_attempt() if isinstance(event, TurnEnded))
+    try:
+        _replay_end(recording, next(ends, Failed("")))
+    except RecordedCrash:
+        return
+
+
+def _replay_end(recording: Recording, outcome: Outcome) -> None:
     for event in build_closing_events(recording.session, outcome):
         recording.record_nowait(event)
 
@@ -195,7 +214,7 @@ class ReplayJudgePanel:
                 return msgspec.structs.replace(recorded, attempt=attempt, turn=judge_input.turn, step=judge_input.step)
             case None:
                 raise RecordingEnded
-            case TurnResumed() | Forked():
+            case TurnResumed() | TurnSetAside() | Forked():
                 raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome):
                 raise StopReplayedTurn(outcome)
@@ -312,6 +331,9 @@ class _ReplayModelInfo(ModelInfo, frozen=True, kw_only=True):
     def cost(self, usage: Usage) -> float:
         return self.recorded_cost
 
+    def check_usage(self, usage: Usage) -> Usage:
+        return usage  # it was checked when it was recorded
+
 
 class RecordedProvider:
     """Provider of a replay: streams the recorded answers, and is interrupted where they were interrupted."""
@@ -332,7 +354,7 @@ class RecordedProvider:
         match recorded:
             case None:
                 raise RecordingEnded
-            case TurnResumed() | Forked():
+            case TurnResumed() | TurnSetAside() | Forked():
                 raise RecordedCrash
             case TurnEnded(outcome=Failed() as outcome):
                 raise _build_recorded_failure(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -42,6 +43,7 @@ class LaneServices(msgspec.Struct, frozen=True):
     on_stored: Callable[[str], None] | None = None  # called with a session's key after new events are on disk
     budget_manager: BudgetManager | None = None  # None: no budgets apply
     judges: JudgePanel | None = None  # None: answers are not judged
+    last_attempts: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # held by a turn in its last attempt
     check_turn_allowed: Callable[[str], Awaitable[None]] | None = (
         None  # by session; raises AuditUnavailable if no turn may begin
     )

@@ -13,6 +13,7 @@ from mainstay.core.budget_ports import TurnBudget
 from mainstay.core.budget_reservation_ids import FOLD_ID_PREFIX, settle_lost
 from mainstay.core.errors import HomeUnusable, MainstayError, ProviderBroken, StoreError
 from mainstay.core.outcome import Failed, Outcome
+from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.session import Session
 from mainstay.core.turn_location import (
     ENDS_TURN,
@@ -58,10 +59,6 @@ async def _run_attempt(
     session = writer.session
     turn = session.open_turn
     assert turn is not None
-    if turn.resumes > services.limits.resumes_max:
-        sentence = f"This turn was given up: it was interrupted {turn.resumes} times without getting further."
-        _settle_lost_reservations(writer, context_compiler)
-        return Failed(sentence, turn=turn.turn)
     turn_budget: TurnBudget | None = None
     try:
         if services.check_turn_allowed is not None:
@@ -70,7 +67,7 @@ async def _run_attempt(
         context_compiler = context_compiler.bind_session(writer, provider.model(), control)
         if services.budget_manager is not None:
             turn_budget = await services.budget_manager.open_turn_budget(session)
-        _settle_lost_reservations(writer, context_compiler)
+        settle_lost_reservations(writer, context_compiler)
         judges = services.judges if session.spawned is None else None  # a sub-agent's answer is judged by its parent
         dependencies = TurnDependencies(
             provider,
@@ -99,14 +96,17 @@ async def _run_attempt(
     except Exception as error:  # a bug of ours: only this session fails
         log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
         details = f"{type(error).__name__}: {error}"
-        sentence = "Something went wrong inside the runtime."
+        shortage = describe_shortage(error)
+        sentence = (
+            f"The turn could not continue: {shortage}." if shortage else "Something went wrong inside the runtime."
+        )
         return services.trust.redact_failure(Failed(sentence, details, turn=turn.turn, step=find_current_step(session)))
     finally:
         if turn_budget is not None:
             turn_budget.close()
 
 
-def _settle_lost_reservations(writer: JournalWriter, context_compiler: LaneContextCompiler) -> None:
+def settle_lost_reservations(writer: JournalWriter, context_compiler: LaneContextCompiler) -> None:
     """Settle the reservations of a process that stopped, in full; except those of a fold that is running."""
     if reservations := writer.session.reserved:
         folding = context_compiler.fold_runner.running_task is not None

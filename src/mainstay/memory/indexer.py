@@ -17,6 +17,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import Embedder, Memory, WorkspaceTiers
 from mainstay.core.ports import Clock, Store
 from mainstay.core.searchable_messages import searchable_messages
+from mainstay.core.supervision import start_supervised_task
 from mainstay.memory.index_queue import IndexQueue, catch_error
 from mainstay.memory.recorded_workflows import extract_workflows
 from mainstay.memory.tier_journal_cursor import (
@@ -89,10 +90,12 @@ class MemoryIndexer:
 
     def start(self) -> None:
         """Start the background tasks: first catch up with missed records, then index sessions that change."""
-        coroutines = [self._run(), self._flush_periodically()]
+        self._tasks = [
+            start_supervised_task("memory indexer", self._run),
+            start_supervised_task("writer of index positions", self._flush_periodically),
+        ]
         if self._vector_indexer is not None:
-            coroutines.append(self._vector_indexer.run())
-        self._tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+            self._tasks.append(start_supervised_task("vector indexer", self._vector_indexer.run))
 
     async def wait_until_indexed(self, timeout_s: float) -> bool:
         """Wait until all changes marked before now can be found; return False on timeout."""

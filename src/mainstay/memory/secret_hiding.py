@@ -1,4 +1,5 @@
-"""Removes secrets from what memory shows to others: memory belongs to the workspace, a secret in it to one person."""
+"""Limits what memory shows to a person: memory belongs to the workspace, a secret in it to one person, and a guest sees
+only what was said in their own sessions."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ ReadPage = Callable[[int, int], Awaitable[MemoryPage]]  # takes offset and limit
 
 
 class SecretHiding:
-    """Hides secrets in items of other people's sessions. `redact` removes secrets from a text."""
+    """Hides secrets in items of other people's sessions, and from guests these items. `redact` removes secrets from a
+    text; `is_guest` is True for a person who is a guest of the workspace."""
 
     def __init__(self, store: Store) -> None:
         self.redact: Callable[[str], str] = str
+        self.is_guest: Callable[[str], bool] = lambda person: False
         self._store = store
 
     async def is_own(self, session: str, person: str, current_session: str = "") -> bool:
@@ -34,6 +37,8 @@ class SecretHiding:
         return info is not None and info.person == person
 
     async def hide(self, items: Sequence[ItemT], person: str, current_session: str = "") -> list[ItemT]:
+        if person and self.is_guest(person):
+            return [item for item in items if await self.is_own(item.session, person, current_session)]
         return [
             item
             if await self.is_own(item.session, person, current_session)

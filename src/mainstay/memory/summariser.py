@@ -168,7 +168,7 @@ async def _ask_within_budget(
     options = msgspec.structs.replace(options, on_wait=patience.extend)
     if not isinstance(passage, BudgetedSummaryRequest):
         answer, finished = await _collect_answer(provider, context, options)
-        return answer, finished, finished.usage
+        return answer, finished, (finished.model or provider.model()).check_usage(finished.usage)
     prompt = "\n".join([context.system, *(message.text for message in context.messages)])
     async with passage.billing.open_call(provider, prompt, options.output_tokens_max, patience) as call:
         answer, finished = await _collect_answer(provider, context, call.apply_grant(options), call)

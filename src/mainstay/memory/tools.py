@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from mainstay.core.errors import InputRefused
+from mainstay.core.errors import InputRefused, MemoryUnknown
 from mainstay.core.memory_tiers import (
     SearchHit,
     Summary,
@@ -27,7 +27,7 @@ from mainstay.memory.secret_hiding import ReadPage, read_hidden_page
 from mainstay.memory.service import MemoryService
 from mainstay.memory.snippet import make_snippet
 from mainstay.memory.time_expressions import format_day, parse_time
-from mainstay.memory.types import PAGE_CHARS_MAX, MemoryPage
+from mainstay.memory.types import PAGE_CHARS_MAX, MemoryPage, unknown_id_message
 
 RESULT_BYTES_MAX = 8 * 1024
 PAGE_BYTES_MAX = 15_000  # below the size at which the context replaces a result by a stub
@@ -168,27 +168,33 @@ class _MemoryToolHandlers:
         now = self._library.clock.now_ms()
         result = await self._library.search(
             arguments.query,
-            min(_clamp_count(arguments.k) + CURRENT_TURN_HITS, HITS_MAX),
+            self._count_candidates(arguments.k, context),
             start=parse_time(arguments.start, now),
             end=parse_time(arguments.end, now, end=True),
             speaker=arguments.speaker or "",
         )
-        hits = _drop_current_turn(result.hits, context)[: _clamp_count(arguments.k)]
-        return await self._format_hits(hits, arguments.query, result.note, context)
+        hits = _drop_current_turn(result.hits, context)
+        return await self._format_hits(hits, arguments.query, result.note, context, _clamp_count(arguments.k))
 
     async def semantic(self, arguments: _MemorySemanticArguments, context: ToolContext) -> str:
-        result = await self._library.semantic(
-            arguments.query, min(_clamp_count(arguments.k) + CURRENT_TURN_HITS, HITS_MAX)
-        )
-        hits = _drop_current_turn(result.hits, context)[: _clamp_count(arguments.k)]
-        return await self._format_hits(hits, arguments.query, result.note, context)
+        result = await self._library.semantic(arguments.query, self._count_candidates(arguments.k, context))
+        hits = _drop_current_turn(result.hits, context)
+        return await self._format_hits(hits, arguments.query, result.note, context, _clamp_count(arguments.k))
+
+    def _count_candidates(self, k: int | None, context: ToolContext) -> int:
+        """Return how many hits to search for: some are dropped, of a guest's those of other people."""
+        if context.person and self._library.secret_hiding.is_guest(context.person):
+            return HITS_MAX
+        return min(_clamp_count(k) + CURRENT_TURN_HITS, HITS_MAX)
 
     async def recall(self, arguments: _MemoryRecallArguments, context: ToolContext) -> str:
         return await self._format_hits(await self._library.recall(arguments.topic), arguments.topic, "", context)
 
-    async def _format_hits(self, hits: Sequence[SearchHit], query: str, note: str, context: ToolContext) -> str:
-        hiding = self._library.secret_hiding
-        return _format_hits(await hiding.hide(hits, context.person, context.session), query, note, context)
+    async def _format_hits(
+        self, hits: Sequence[SearchHit], query: str, note: str, context: ToolContext, hits_max: int = HITS_MAX
+    ) -> str:
+        visible = await self._library.secret_hiding.hide(hits, context.person, context.session)
+        return _format_hits(visible[:hits_max], query, note, context)
 
     async def summary(self, arguments: _MemorySummaryArguments, context: ToolContext) -> str:
         now = self._library.clock.now_ms()
@@ -219,6 +225,8 @@ class _MemoryToolHandlers:
     async def _format_page(self, read: ReadPage, offset: int, limit: int, context: ToolContext) -> str:
         page, hiding = await read(offset, limit), self._library.secret_hiding
         if not await hiding.is_own(page.session, context.person, context.session):
+            if context.person and hiding.is_guest(context.person):
+                raise MemoryUnknown(unknown_id_message(page.id))
             page = await read_hidden_page(read, hiding.redact, offset, limit)
         return _format_page(page, context)
 

@@ -12,6 +12,7 @@ from mainstay.core.audit import AuditEvent, AuditLog, acting_person
 from mainstay.core.errors import AuditUnavailable, MainstayError
 from mainstay.core.json_types import JsonMapping
 from mainstay.core.ports import Clock
+from mainstay.core.supervision import start_supervised_task
 
 log = logging.getLogger("mainstay.audit")
 
@@ -72,7 +73,7 @@ class BufferedAuditRecorder:
         self._buffer.append(fact)
         if (problem := await self._write_buffer()) and (self._retry_task is None or self._retry_task.done()):
             log.error("%d audit events could not be written, retrying: %s", len(self._buffer), problem)
-            self._retry_task = asyncio.get_running_loop().create_task(self._retry_writes(), name="mainstay-notes")
+            self._retry_task = start_supervised_task("writer of buffered audit events", self._retry_writes)
 
     async def close(self) -> None:
         """Write the buffered events; those that cannot be written even now are put into the program's log."""

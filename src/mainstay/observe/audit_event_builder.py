@@ -30,6 +30,7 @@ from mainstay.core.events import (
     ToolStarted,
     TurnEnded,
     TurnResumed,
+    TurnSetAside,
     TurnStarted,
 )
 from mainstay.core.input_envelope import sender_person
@@ -306,7 +307,10 @@ class _AuditEventBuilder:
             self._add_event(record, "settings", ", ".join(changed), details)
 
     def _audit_resumption(self, record: Record, event: TurnResumed) -> None:
-        self._add_event(record, "turn.resumed")
+        self._add_event(record, "turn.released" if event.released else "turn.resumed")
+
+    def _audit_setting_aside(self, record: Record, event: TurnSetAside) -> None:
+        self._add_event(record, "turn.set_aside", details={"crashes": event.crashes})
 
     def _audit_approval_request(self, record: Record, event: ApprovalAsked) -> None:
         details: AuditDetails = {"id": event.id, "call": event.call_id, "arguments": sha256_hex(event.input)}
@@ -356,6 +360,7 @@ _STATE_HANDLERS: dict[type[Event], AuditHandler] = {
 _EVENT_HANDLERS: dict[type[Event], AuditHandler] = {
     Received: _AuditEventBuilder._audit_input,
     TurnResumed: _AuditEventBuilder._audit_resumption,
+    TurnSetAside: _AuditEventBuilder._audit_setting_aside,
     ToolFinished: _AuditEventBuilder._audit_tool_call,
     ApprovalAsked: _AuditEventBuilder._audit_approval_request,
     ApprovalAnswered: _AuditEventBuilder._audit_approval_answer,

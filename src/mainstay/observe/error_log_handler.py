@@ -17,6 +17,7 @@ from mainstay.core.error_reports import (
     split_error_text,
 )
 from mainstay.core.errors import MainstayError
+from mainstay.core.supervision import start_supervised_task
 from mainstay.core.turn_location import TurnLocation, current_location
 from mainstay.observe.error_projection import turn_report_id
 
@@ -58,7 +59,7 @@ class ErrorLogHandler(logging.Handler):
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._run(), name="errors")
+        self._task = start_supervised_task("writer of error reports", self._run)
         logging.getLogger(ROOT_LOGGER).addHandler(self)
 
     async def aclose(self) -> None:

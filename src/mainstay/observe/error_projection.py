@@ -13,7 +13,7 @@ from mainstay.core.projection_ports import JournalBatch
 from mainstay.core.turn_location import trace_id
 
 # How tool results begin that are a decision of a person or a rule: nothing failed.
-DECISION_PREFIXES = ("Not run: ", "Not allowed: ", "Cancelled: ", "Skipped: ")
+DECISION_PREFIXES = ("Not run: ", "Not run or not finished: ", "Not allowed: ", "Cancelled: ", "Skipped: ")
 ERROR_EVENTS = (TurnEnded, ToolFinished, Judged, Delivered)  # events that can contain an error
 UNCHECKED_PREFIX = "Withheld: "  # how a tool result begins that a guard could not check
 UNKNOWN_DELIVERY_TEXT = "It is not known whether the message arrived; it is not sent again."

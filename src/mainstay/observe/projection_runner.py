@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -19,6 +20,7 @@ from mainstay.core.events import Blanked, Forked, Received, Steered, StepCheckpo
 from mainstay.core.journal import Record
 from mainstay.core.ports import SessionInfo, Store
 from mainstay.core.projection_ports import JournalBatch, JournalPage, Projection
+from mainstay.core.supervision import start_supervised_task
 
 log = logging.getLogger("mainstay.observe")
 
@@ -46,15 +48,17 @@ class ProjectionState:
         self.projection = projection
         self.is_ready = False  # its positions are known and its last batch did not fail
         self.error = ""  # why it is behind; empty: it is not
+        self.failed_at = 0.0  # monotonic time of the first failure since it worked; 0: it works
         self.positions: dict[str, int] = {}  # by session
         self._delay_s = 0.0  # 0: the last attempt succeeded
 
     def mark_healthy(self) -> None:
-        self.error, self._delay_s = "", 0.0
+        self.error, self.failed_at, self._delay_s = "", 0.0, 0.0
 
     def mark_failed(self, error: Exception) -> float:
         """Return the delay in seconds before the next attempt."""
         first = not self._delay_s
+        self.failed_at = self.failed_at or time.monotonic()
         self.is_ready = False
         self._delay_s = min(self._delay_s * 2 or RETRY_MIN_S, RETRY_MAX_S)
         self.error = str(error) or type(error).__name__
@@ -85,6 +89,7 @@ class ProjectionRunner:
         self._stuck_sessions: dict[tuple[str, str], tuple[float, str]] = {}
         self._task: asyncio.Task[None] | None = None
         self._load_tasks: set[asyncio.Task[None]] = set()
+        self.groups_processed = 0  # groups of sessions, since the start
         self._has_begun = False  # the missed records are known
         self._is_closing = False
 
@@ -92,7 +97,7 @@ class ProjectionRunner:
 
     def start(self) -> None:
         """Start in the background: catch up on missed records, then process the sessions that `notify` names."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="mainstay-follower")
+        self._task = start_supervised_task(f"journal follower of workspace {self._workspace!r}", self._run)
 
     def notify(self, session: str) -> None:
         self._notified[session] = None
@@ -109,6 +114,16 @@ class ProjectionRunner:
     @property
     def errors(self) -> dict[str, str]:
         return {state.projection.name: state.error for state in self._states if state.error}
+
+    @property
+    def failed_since(self) -> dict[str, float]:
+        """By projection that is behind because it failed: when that began (monotonic time)."""
+        return {state.projection.name: state.failed_at for state in self._states if state.error}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether records wait to be applied, or are being applied."""
+        return bool(self._notified or self._missed) or self._lock.locked() or not self._has_begun
 
     async def retry_failed(self) -> None:
         """Retry projections that failed now, without waiting for their backoff."""
@@ -184,6 +199,7 @@ class ProjectionRunner:
             for start in range(0, len(keys), CONCURRENT_SESSIONS):
                 async with self._lock:
                     await self._process_sessions(keys[start : start + CONCURRENT_SESSIONS])
+                self.groups_processed += 1
                 if not (waiting or self._waiters or self._is_closing):
                     await asyncio.sleep(PAUSE_S)
             if self._missed:
@@ -246,7 +262,7 @@ class ProjectionRunner:
                 if not state.is_ready:  # `retry_failed` may have done it meanwhile
                     await self._load_positions(state)
 
-        task = asyncio.get_running_loop().create_task(join())
+        task = start_supervised_task(f"{state.projection.name} of workspace {self._workspace!r}", join)
         self._load_tasks.add(task)
         task.add_done_callback(self._load_tasks.discard)
 

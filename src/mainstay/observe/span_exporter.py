@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from mainstay.core.supervision import start_supervised_task
+
 log = logging.getLogger("mainstay.observe")
 
 QUEUE_BYTES_MAX = 4 * 1024 * 1024
@@ -44,7 +46,7 @@ class SpanExporter:
 
     def __init__(self, send: ExportRequestSender, build_request: ExportRequestBuilder) -> None:
         self.sent_count = 0  # spans that the collector accepted
-        # spans, by reason: "full" (queue), "refused", "end" (closed before sent)
+        # spans, by reason: "full" (queue), "refused", "end" (closed before sent), "failed" (a bug)
         self.dropped_counts: dict[str, int] = {}
         self._send = send
         self._build_request = build_request
@@ -68,8 +70,8 @@ class SpanExporter:
         while self._queued_bytes > QUEUE_BYTES_MAX:
             self._queued_bytes -= len(self._queue.popleft())
             self._count_dropped("full", 1)
-        if self._task is None and self._queue:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="mainstay-traces")
+        if (self._task is None or self._task.done()) and self._queue:
+            self._task = start_supervised_task("trace exporter", self._run)
 
     async def close(self) -> None:
         """Send the queue if that takes at most `CLOSE_TIMEOUT_S`; drop the rest."""
@@ -80,8 +82,6 @@ class SpanExporter:
                     await self._task
             except TimeoutError:
                 pass  # this cancelled the task
-            except Exception as error:  # a bug in the exporter must not keep a home from being closed
-                log.error("the trace exporter failed: %s", error)
         if self._queue:
             self._count_dropped("end", len(self._queue))
             self._queue.clear()
@@ -91,12 +91,9 @@ class SpanExporter:
 
     async def _run(self) -> None:
         """Send batches until the queue is empty."""
-        try:
-            while self._queue:
-                await self._sleep(BATCH_DELAY_S)
-                await self._send_batch(self._take_batch())
-        finally:
-            self._task = None
+        while self._queue:
+            await self._sleep(BATCH_DELAY_S)
+            await self._send_batch(self._take_batch())
 
     def _take_batch(self) -> list[bytes]:
         batch: list[bytes] = []
@@ -112,8 +109,8 @@ class SpanExporter:
         while batch:
             try:
                 result = await self._request(batch)
-            except asyncio.CancelledError:
-                self._count_dropped("end", len(batch))
+            except BaseException as error:
+                self._count_dropped("end" if isinstance(error, asyncio.CancelledError) else "failed", len(batch))
                 raise
             if 200 <= result.status < 300:
                 self._log_recovery()

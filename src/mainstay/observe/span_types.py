@@ -128,6 +128,8 @@ def usage_attributes(usage: Usage | None, cost: float) -> Attributes:
             attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached
         if usage.reasoning:
             attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
+        if usage.correction:
+            attributes["mainstay.usage.correction"] = usage.correction
     if cost:
         attributes["mainstay.cost"] = cost
     return attributes

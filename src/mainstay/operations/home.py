@@ -86,7 +86,7 @@ async def remove_workspace(caller: Caller, request: RemoveWorkspace) -> RemovedW
 
 
 async def get_status(caller: Caller, request: GetStatus) -> ServerStatus:
-    return caller.home.status()
+    return await caller.home.status()
 
 
 ENTRIES = (

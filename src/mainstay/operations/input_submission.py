@@ -13,6 +13,7 @@ from mainstay.core.errors import ApprovalUnknown, InputRefused
 from mainstay.core.events import ApprovalAnswered, SessionChanged
 from mainstay.core.input_envelope import InputEnvelope
 from mainstay.core.messages import AnyPart, Text
+from mainstay.core.surrogates import refuse_surrogates
 from mainstay.lane.replies import PendingReply
 from mainstay.operations.runtime_protocols import Runtime
 from mainstay.turn.dependencies import AnswerValidator
@@ -38,6 +39,12 @@ def build_envelope(
     sender: str,
     platform_message: PlatformMessage | None = None,
 ) -> InputEnvelope:
+    for part in parts:
+        if isinstance(part, Text) and not part.text.isascii():
+            refuse_surrogates(part.text)
+    if not (id.isascii() and sender.isascii()):
+        refuse_surrogates(id)
+        refuse_surrogates(sender)
     redacted = tuple(map(partial(redact_part, runtime), parts))
     return InputEnvelope(parts=redacted, thread=key, sender=sender, id=id, platform_message=platform_message)
 

@@ -207,6 +207,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: list[str]  # those that are open
     channels: dict[str, str]  # the connection state of each
     unready: dict[str, str]  # what is not ready, and why
+    failed_tasks: dict[str, str] = {}  # background tasks of single sessions and rooms that failed, and why
 
 
 class Home(Protocol):
@@ -236,4 +237,4 @@ class Home(Protocol):
         """Return what was spent in the home, and the budgets of a workspace; None: of all. Raises WorkspaceUnknown."""
         ...
 
-    def status(self) -> ServerStatus: ...
+    async def status(self) -> ServerStatus: ...

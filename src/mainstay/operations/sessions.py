@@ -71,6 +71,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     private: bool = False
     approval: ApprovalAsked | None = None
     metadata: dict[str, str] = {}
+    set_aside: bool = False  # its turn waits until the session is released
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,13 @@ class PauseSession(Operation[SessionInfo], frozen=True, kw_only=True):
     """Pause a session: prompts wait until it is activated."""
 
     session: SessionName
+
+
+class ReleaseSession(Operation[SessionInfo], frozen=True, kw_only=True):
+    """Release a turn that was set aside because processes ended while they ran it: run it again, or end it."""
+
+    session: SessionName
+    fail: bool = False  # end it as failed instead
 
 
 class RenameSession(Operation[SessionInfo], frozen=True, kw_only=True):
@@ -296,6 +304,12 @@ async def activate_session(caller: Caller, request: ActivateSession) -> SessionI
 
 async def pause_session(caller: Caller, request: PauseSession) -> SessionInfo:
     await _record_change(caller, request.session, SessionChanged(status="paused"))
+    return await get_session(caller, GetSession(session=request.session))
+
+
+async def release_session(caller: Caller, request: ReleaseSession) -> SessionInfo:
+    key, _ = await caller.find_session(request.session)
+    await (await caller.runtime()).lanes.get(key).release(fail=request.fail)
     return await get_session(caller, GetSession(session=request.session))
 
 
@@ -535,6 +549,7 @@ ENTRIES = (
     _session_entry(ArchiveSession, archive_session, "POST", "archive"),
     _session_entry(ActivateSession, activate_session, "POST", "activate"),
     _session_entry(PauseSession, pause_session, "POST", "pause"),
+    _session_entry(ReleaseSession, release_session, "POST", "release", access="admin"),
     _session_entry(RenameSession, rename_session, "POST", "rename"),
     _session_entry(ForkSession, fork_session, "POST", "fork", 201),
     _session_entry(CompactSession, compact_session, "POST", "compact"),

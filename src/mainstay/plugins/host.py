@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mainstay.core.errors import AgentClosed
 from mainstay.core.plugin_protocol import ExecuteRequest, ExecuteResponse, ProtobufMessageInvalid, decode
+from mainstay.core.supervision import log_task_exception
 from mainstay.core.tool_ports import PluginState, Sandbox
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.plugins import process as process
@@ -188,7 +189,8 @@ class PluginHost:
         """Return why the connection was lost, as a sentence."""
         await asyncio.wait({process.exit_task}, timeout=EXIT_WAIT_S)
         if not process.exit_task.done():
-            self._count_failure("it closed its connection")
+            if not process.draining:  # its other calls have the same cause
+                self._count_failure("it closed its connection")
             self._drain(process, "it closed its connection")
             return self._message("closed its connection during the call")
         output = self._quote_output(alone=self._process_calls == 1)
@@ -253,9 +255,10 @@ class PluginHost:
             self._run_in_background(process.stop())
 
     def _run_in_background(self, work: Coroutine[object, None, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, name=f"work for the plugin {self.plugin.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(log_task_exception)
 
     def _on_exit(self, process: PluginProcess) -> None:
         self.log.flush()

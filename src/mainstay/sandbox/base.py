@@ -14,6 +14,7 @@ import msgspec
 
 from mainstay.core.errors import AgentClosed, InputRefused
 from mainstay.core.held_changes import HeldChange
+from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.tool_ports import CommandResult, OutputHandler, SandboxCommand, SandboxProcess
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.sandbox.limits import SandboxLimits, SandboxUnusable, validate_command
@@ -198,7 +199,9 @@ class BaseSandbox:
             for file in (*readers, *((stdin_writer,) if stdin_writer >= 0 else ())):
                 os.close(file)
             if isinstance(error, OSError):
-                raise SandboxUnusable(f"no command can be started: {error.strerror or error}") from error
+                raise SandboxUnusable(
+                    f"no command can be started: {describe_shortage(error) or error.strerror or error}"
+                ) from error
             raise
         finally:
             for file in child_files:

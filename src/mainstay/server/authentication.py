@@ -50,6 +50,7 @@ async def authenticate_request(request: HTTPConnection, *, stream: bool = False)
     """Authenticate a request and return its caller. With `stream`, it counts as an open stream until it has been
     answered. Raises Problem, and what opening a workspace raises."""
     state = get_state(request)
+    check_query_for_keys(request)
     check_host_and_origin(request, state)
     principal = resolve_principal(request, state)
     check_rate_limit(state, principal)
@@ -72,7 +73,6 @@ def get_state(request: HTTPConnection) -> HttpServerState:
 
 def check_host_and_origin(request: HTTPConnection, state: HttpServerState) -> None:
     """Raise Problem if the Host header names another server, or a page of an origin that is not allowed sent this."""
-    _check_query_for_keys(request)
     host = get_host(request)
     if host is None or not _is_own_host(host, request, state):
         raise Problem(
@@ -87,7 +87,7 @@ def check_host_and_origin(request: HTTPConnection, state: HttpServerState) -> No
         )
 
 
-def _check_query_for_keys(request: HTTPConnection) -> None:
+def check_query_for_keys(request: HTTPConnection) -> None:
     """Raise Problem for a key in the query: URLs end up in logs and browser histories."""
     query = request.scope.get("query_string", b"").decode("latin-1")
     if not query:

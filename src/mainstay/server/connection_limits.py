@@ -19,13 +19,17 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout_s: float = 10.0  # in which at least BODY_BYTES_MIN of a body must arrive
     read_timeout_s: float = 30.0  # for a client to go on reading its response
     frame_bytes_max: int = 0  # of a WebSocket message; 0: no WebSockets
+    descriptor_max: int = 0  # the first descriptor number that a new connection must not have; 0: any
 
     @classmethod
-    def for_connections(cls, connections_max: int, frame_bytes_max: int) -> ConnectionLimits:
+    def for_connections(cls, connections_max: int, frame_bytes_max: int, descriptor_max: int = 0) -> ConnectionLimits:
         """Return limits for so many connections. One address, which may be a proxy's, can use three quarters."""
         total = max(connections_max, 2)
         return cls(
-            connections_max=total, connections_per_address_max=max(total * 3 // 4, 1), frame_bytes_max=frame_bytes_max
+            connections_max=total,
+            connections_per_address_max=max(total * 3 // 4, 1),
+            frame_bytes_max=frame_bytes_max,
+            descriptor_max=descriptor_max,
         )
 
 
@@ -49,14 +53,15 @@ class ConnectionLimiter:
     def __len__(self) -> int:
         return len(self._addresses)
 
-    def admit(self, connection: EvictableConnection, address: str) -> bool:
+    def admit(self, connection: EvictableConnection, address: str, descriptor: int = -1) -> bool:
         """Add a connection, evicting a waiting one if a limit is exceeded. Return False if none could be evicted; the
-        connection counts until `remove`, also then."""
+        connection counts until `remove`, also then. `descriptor`: of its socket, if it has one."""
         self._addresses[connection] = address
         self._counts[address] = self._counts.get(address, 0) + 1
         if self._counts[address] > self._limits.connections_per_address_max:
             return self._evict_longest_waiting(self._waiting_by_address.get(address, {}), connection)
-        if len(self._addresses) > self._limits.connections_max:
+        uses_reserve = 0 < self._limits.descriptor_max <= descriptor
+        if uses_reserve or len(self._addresses) > self._limits.connections_max:
             return self._evict_longest_waiting(self._waiting, connection)
         return True
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 
 import msgspec
 
 from mainstay.core.asgi import Scope
 from mainstay.core.errors import AgentClosed, ConfigError, MainstayError
 from mainstay.core.outcome import Failed
+from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.caller import Caller
-from mainstay.server.problems import Problem, problem_from_error
+from mainstay.server.problems import RETRY_AFTER_S, Problem, problem_from_error
 from mainstay.server.rejection_log import escape_for_log
 
 log = logging.getLogger("mainstay.server")
@@ -37,11 +39,17 @@ def report_error(error: MainstayError, request: str, caller: Caller | None) -> P
 
 
 def report_bug(request: str, location: TurnLocation | None = None) -> Problem:
-    """Return the problem for the exception being handled, a bug. The log has the traceback, under the same trace id."""
+    """Return the problem for the exception being handled: a bug, or a shortage of memory or files. The log has the
+    traceback, under the same trace id."""
+    error = sys.exception()
+    shortage = describe_shortage(error) if error is not None else ""
     problem = Problem(500, "internal", "")
+    if shortage:
+        problem = Problem(503, "unavailable", f"the server cannot handle this now: {shortage}", RETRY_AFTER_S)
     problem.location = location
     trace = _ensure_trace(problem)
-    problem.sentence = f"internal error; the server's log says more, under the trace id {trace}"
+    if not shortage:
+        problem.sentence = f"internal error; the server's log says more, under the trace id {trace}"
     log.exception("error %s in %s", trace, request, extra=_log_fields(None, trace))
     return problem
 

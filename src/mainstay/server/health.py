@@ -27,7 +27,7 @@ async def check_liveness(scope: Scope, state: HttpServerState) -> HealthStatus:
 
 async def check_readiness(scope: Scope, state: HttpServerState) -> HealthStatus:
     """Readiness: raises Problem (503) while something is not ready, or the server is stopping."""
-    reasons = dict(state.settings.find_unready())
+    reasons = dict(await state.settings.find_unready())
     if state.draining:
         reasons[SERVER_REASON] = "shutting down"
     if reasons:

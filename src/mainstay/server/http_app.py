@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute, Mount, Route, Router, WebSocketRoute
 
 from mainstay.core.asgi import ASGIApp, AsgiMessage, Receive, Scope, Send
@@ -14,7 +15,14 @@ from mainstay.core.errors import MainstayError
 from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.table import entries_for
-from mainstay.server.authentication import CALLER_KEY, EXIT_STACK_KEY, STATE_KEY, is_configured_origin
+from mainstay.server.authentication import (
+    CALLER_KEY,
+    EXIT_STACK_KEY,
+    STATE_KEY,
+    check_host_and_origin,
+    get_state,
+    is_configured_origin,
+)
 from mainstay.server.error_reporting import describe_request, report_bug, report_error
 from mainstay.server.health import PublicJsonEndpoint, check_liveness, check_readiness
 from mainstay.server.http_operations import OperationRoutes
@@ -207,9 +215,21 @@ def create_app(
         *(Route(path, OperationRoutes(entries)) for path, entries in by_path.items()),
         WebSocketRoute("/api/ws", _WebSocketEndpoint()),
         *routes,
-        *(Mount(path, app) for path, app in (mounts or {}).items()),
+        *(Mount(path, _HostCheckedApp(app)) for path, app in (mounts or {}).items()),
     ]
     return HttpApp(HttpServerState(gateway, settings), own_routes)
+
+
+class _HostCheckedApp:
+    """A mounted application that is called only with the name of this server, and not by pages of other origins."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = HTTPConnection(scope)
+        check_host_and_origin(request, get_state(request))
+        await self._app(scope, receive, send)
 
 
 class _MetricsEndpoint:

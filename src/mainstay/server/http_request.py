@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 PATH_BYTES_MAX = 4096
 QUERY_BYTES_MAX = 4096
+_LONE_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -137,6 +140,10 @@ def decode_body(body: bytes, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        lone = _LONE_SURROGATE.search(body)
+        if lone is not None and not isinstance(error, msgspec.ValidationError):
+            sentence = f"the escape {lone[0].decode()} is a lone surrogate, which is half of a character"
+            raise Problem(400, "invalid_request", f"the body is invalid: {sentence}") from None
         raise Problem(400, "invalid_request", f"the body is invalid: {error}") from None
     except RecursionError:
         raise Problem(400, "invalid_request", "the body is nested too deeply") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 import msgspec
@@ -17,7 +17,7 @@ log = logging.getLogger("mainstay.http")
 LARGEST_BODIES_MAX = 8  # request bodies of the largest size that may be in memory at a time
 
 
-def _always_ready() -> dict[str, str]:
+async def _always_ready() -> dict[str, str]:
     return {}
 
 
@@ -34,7 +34,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     streams_max: int = 64  # open at a time with one key
     version: str = ""
     workspace: str = "default"  # used unless the request names another
-    find_unready: Callable[[], dict[str, str]] = _always_ready  # what is not ready → the reason; empty: everything is
+    # what is not ready → the reason; empty: everything is
+    find_unready: Callable[[], Awaitable[dict[str, str]]] = _always_ready
     render_metrics: Callable[[], str] | None = None  # in the Prometheus text format; None: metrics are off
 
 

@@ -8,7 +8,13 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from mainstay.core.asgi import Receive, Scope, Send
-from mainstay.server.authentication import check_host_and_origin, check_rate_limit, get_state, resolve_principal
+from mainstay.server.authentication import (
+    check_host_and_origin,
+    check_query_for_keys,
+    check_rate_limit,
+    get_state,
+    resolve_principal,
+)
 from mainstay.server.problems import PRIVATE_HEADERS, Problem
 
 METRICS_CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
@@ -19,6 +25,7 @@ async def serve_metrics(scope: Scope, receive: Receive, send: Send) -> None:
         raise Problem(405, "wrong_method", "allowed here: GET", headers={"Allow": "GET, HEAD"})
     request = Request(scope, receive, send)
     state = get_state(request)
+    check_query_for_keys(request)
     check_host_and_origin(request, state)
     principal = resolve_principal(request, state)
     check_rate_limit(state, principal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
@@ -14,10 +15,15 @@ from mainstay.config.schema_gateway import ServerSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.future_types import AnyFuture
 from mainstay.gateway.service import GatewayService
+from mainstay.server.connection_limits import ConnectionLimits
+from mainstay.server.open_files import raise_open_file_limit
 
 if TYPE_CHECKING:
+    from mainstay.server.grpc.authentication import GrpcSettings
     from mainstay.server.http_app import HttpApp
     from mainstay.server.http_state import HttpSettings
+
+log = logging.getLogger("mainstay.gateway")
 
 OnListening = Callable[[str, str], object]  # called with the addresses of HTTP and gRPC ("": none)
 RESTART_SETTINGS = ("host", "port", "grpc_port", "tls", "connections_max", "logs")  # settings that need a restart
@@ -47,17 +53,21 @@ async def run_listeners(
         from mainstay.server.uvicorn_server import bind_socket
     except ImportError as error:
         raise ConfigError(f"this needs a library ({error}): pip install -e '.[serve]'") from None
+    connection_limits = _limit_connections(settings)
     with bind_socket(settings.host, settings.port) as sock:
         app = _create_http_app(service, settings, sock)
         tasks = [
-            asyncio.ensure_future(_serve_http(service, app, sock, stop, stop_now)),
+            asyncio.ensure_future(_serve_http(service, app, sock, connection_limits, (stop, stop_now))),
             asyncio.ensure_future(_start_service(service, stop)),
         ]
         grpc_address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         if settings.grpc_port is None:
             grpc_address.set_result("")
         else:
-            tasks.append(asyncio.ensure_future(_serve_grpc(service, app, (stop, stop_now), grpc_address)))
+            grpc_settings = _build_grpc_settings(service, connection_limits.connections_max)
+            tasks.append(
+                asyncio.ensure_future(_serve_grpc(service, app, grpc_settings, (stop, stop_now), grpc_address))
+            )
         try:
             waiting: set[AnyFuture] = {*tasks, grpc_address}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -123,20 +133,39 @@ def _build_http_settings(service: GatewayService, host: str, sock: socket.socket
         streams_max=settings.streams_max,
         version=__version__,
         workspace=service.config.workspace,
-        find_unready=service.list_unready,
+        find_unready=service.find_unready,
         render_metrics=service.build_metrics_page if service.config.telemetry.metrics else None,
     )
 
 
+def _limit_connections(settings: ServerSettings) -> ConnectionLimits:
+    """Raise the limit of open files, and return limits of each listener that leave a reserve of it for files."""
+    open_files = raise_open_file_limit()
+    listeners = 1 if settings.grpc_port is None else 2
+    connections_max = open_files.share_connections(settings.connections_max, listeners)
+    if connections_max < settings.connections_max:
+        log.warning(
+            "server.connections_max is %d, but the limit of %d open files allows %d%s; raise it (LimitNOFILE=, ulimit)",
+            settings.connections_max,
+            open_files.files_max,
+            connections_max,
+            " of HTTP and as many of gRPC" if listeners == 2 else "",
+        )
+    return ConnectionLimits.for_connections(connections_max, settings.body_bytes_max, open_files.descriptor_max)
+
+
 async def _serve_http(
-    service: GatewayService, app: HttpApp, sock: socket.socket, stop: asyncio.Event, stop_now: asyncio.Event
+    service: GatewayService,
+    app: HttpApp,
+    sock: socket.socket,
+    limits: ConnectionLimits,
+    stop_events: tuple[asyncio.Event, asyncio.Event],
 ) -> None:
-    from mainstay.server.connection_limits import ConnectionLimits
     from mainstay.server.uvicorn_server import UvicornOptions, create_tls_context, serve_asgi
 
+    stop, stop_now = stop_events
     settings = service.config.server
     tls = create_tls_context(settings.tls.certificate, settings.tls.key) if settings.tls.certificate else None
-    limits = ConnectionLimits.for_connections(settings.connections_max, settings.body_bytes_max)
 
     async def drain() -> None:
         await _run_until(service.drain(service.config.server.drain_s), stop_now)
@@ -160,30 +189,36 @@ async def _run_until(work: Coroutine[object, None, None], event: asyncio.Event) 
         task.result()  # raises its error
 
 
-async def _serve_grpc(
-    service: GatewayService,
-    app: HttpApp,
-    stop_events: tuple[asyncio.Event, asyncio.Event],
-    bound_address: asyncio.Future[str],
-) -> None:
+def _build_grpc_settings(service: GatewayService, connections_max: int) -> GrpcSettings:
     from mainstay.server.grpc.authentication import GrpcSettings
-    from mainstay.server.grpc.server import serve_grpc
 
-    stop, stop_now = stop_events
     settings = service.config.server
-    grpc_settings = GrpcSettings(
+    return GrpcSettings(
         workspace=service.config.workspace,
         keys=service.key_requirement,
         needs_key=lambda: service.key_requirement != "auto",
         certificate=settings.tls.certificate,
         private_key=settings.tls.key,
         message_bytes_max=settings.body_bytes_max,
-        connections_max=settings.connections_max,
+        connections_max=connections_max,
         calls_max=settings.connections_max,
         rate_per_min=settings.rate_per_min,
         streams_max=settings.streams_max,
         drain_s=settings.drain_s,
     )
+
+
+async def _serve_grpc(
+    service: GatewayService,
+    app: HttpApp,
+    grpc_settings: GrpcSettings,
+    stop_events: tuple[asyncio.Event, asyncio.Event],
+    bound_address: asyncio.Future[str],
+) -> None:
+    from mainstay.server.grpc.server import serve_grpc
+
+    stop, stop_now = stop_events
+    settings = service.config.server
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     server = serve_grpc(
         service.gateway,

@@ -21,8 +21,12 @@ from mainstay.core.errors import (
     PersonUnknown,
     ProviderError,
     SessionArchived,
+    SessionBlocked,
     SessionUnknown,
+    StoreCorrupt,
     StoreError,
+    StoreFull,
+    StoreLost,
     TriggerUnknown,
     WorkspaceUnknown,
 )
@@ -105,6 +109,8 @@ def _map_error(error: MainstayError) -> Problem:
     match error:
         case TriggerUnknown() | PersonUnknown() | KeyUnknown() | ErrorUnknown() | MemoryUnknown():
             return Problem(404, "not_found", sentence)
+        case SessionBlocked():
+            return Problem(409, "set_aside", sentence)
         case InputRefused() | ContextOverflow():
             return Problem(400, "invalid_request", sentence)
         case NotAllowed():
@@ -117,6 +123,13 @@ def _map_error(error: MainstayError) -> Problem:
             return Problem(429, "busy", sentence, RETRY_AFTER_S)
         case TooManyStreams():
             return Problem(429, "too_many_streams", sentence, error.retry_after_s)
+        case StoreFull():
+            return Problem(
+                503, "unavailable", "not accepted: the server's disk is full; try again later", RETRY_AFTER_S
+            )
+        case StoreCorrupt() | StoreLost():
+            sentence = "not accepted: the workspace's database is damaged or lost, and the operator has to restore it"
+            return Problem(503, "unavailable", sentence, RETRY_AFTER_S)
         case AgentClosed() | StoreError() | AuditUnavailable():
             return Problem(503, "unavailable", "the server cannot handle this now; try again", RETRY_AFTER_S)
         case ProviderError():

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,13 +26,42 @@ if TYPE_CHECKING:
 HEADERS_BYTES_MAX = 16 * 1024
 BODY_BYTES_MIN = 1024  # of a body, in each `body_timeout_s`: less is no progress
 
+_HEAD_END = re.compile(rb"\n\r?\n")  # as h11 finds it
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+_HTTP_VERSIONS = (b"1.0", b"1.1")
+_NOT_HTTP = "this is not an HTTP request, or its headers are too large"
+
 log = logging.getLogger("mainstay.http")
 
 
-class FastChunkedConnection(h11.Connection):
-    """Frames the chunks of a streamed response itself: h11 takes three times as long, and there are many."""
+class StrictConnection(h11.Connection):
+    """HTTP/1.1 without the tolerance of h11, and with faster chunks.
+
+    A proxy in front may read a tolerated request differently, and so pass a second request inside of it (request
+    smuggling). Chunks of a streamed response are framed here: h11 takes three times as long, and there are many.
+    """
 
     is_chunked = False
+    refusal = ""  # what is wrong with the request, if this class refused it
+
+    def next_event(self) -> Any:
+        if self.their_state is h11.IDLE:
+            data, _ = self.trailing_data
+            end = _HEAD_END.search(data)
+            if _BARE_LF.search(data, 0, end.end() if end is not None else 0):
+                self._refuse("a line of its headers ends with LF instead of CR LF")
+        event = super().next_event()
+        if type(event) is h11.Request:
+            if event.http_version not in _HTTP_VERSIONS:
+                self._refuse(f"HTTP/{event.http_version.decode('ascii')} is not supported; use HTTP/1.1")
+            names = dict(event.headers)
+            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version != b"1.1"):
+                self._refuse("it has Transfer-Encoding together with Content-Length, or in HTTP/1.0")
+        return event
+
+    def _refuse(self, sentence: str) -> NoReturn:
+        self.refusal = sentence
+        raise h11.RemoteProtocolError(sentence)
 
     def send(self, event: h11.Event) -> Any:
         if self.is_chunked and type(event) is h11.Data:
@@ -62,13 +92,15 @@ class LimitedHttpProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.conn = FastChunkedConnection(h11.SERVER, HEADERS_BYTES_MAX)
+        self.conn: StrictConnection = StrictConnection(h11.SERVER, HEADERS_BYTES_MAX)
         self.limit_concurrency = None  # ConnectionLimiter does it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         enable_tcp_keepalive(transport, self.limits.read_timeout_s)
-        if not self.limiter.admit(self, self.client[0] if self.client else ""):
+        sock = transport.get_extra_info("socket")
+        descriptor = sock.fileno() if sock is not None else -1
+        if not self.limiter.admit(self, self.client[0] if self.client else "", descriptor):
             self.app = respond_busy
         self._update_timers()
 
@@ -114,9 +146,9 @@ class LimitedHttpProtocol(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # a response has been started
             self.transport.abort()
             return
-        _, headers, body = encode_problem(
-            Problem(400, "invalid_request", "this is not an HTTP request, or its headers are too large")
-        )
+        refusal = self.conn.refusal
+        sentence = f"the request is refused: {refusal}" if refusal else _NOT_HTTP
+        _, headers, body = encode_problem(Problem(400, "invalid_request", sentence))
         headers = [*headers, (b"connection", b"close")]
         for part in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(part))

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.core.supervision import TaskHealth, run_supervised
 from mainstay.skills.frontmatter import SkillRefused, read_skill_file
 
 TURN_FILES_MAX = 500  # files and folders checked within one turn
@@ -78,7 +79,13 @@ class TreeHashCache:
         with self._lock:
             self._requested[folder] = None
             if self._worker is None or not self._worker.is_alive():
-                self._worker = threading.Thread(target=self._run_worker, name="mainstay-skills", daemon=True)
+                health = TaskHealth("hashing of skills")
+                self._worker = threading.Thread(
+                    target=run_supervised,
+                    args=(health, self._run_worker, threading.Event()),
+                    name="mainstay-skills",
+                    daemon=True,
+                )
                 self._worker.start()
 
     # --- within a turn ---------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import StoreFailed
 
 T = TypeVar("T")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):

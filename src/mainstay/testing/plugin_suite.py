@@ -46,7 +46,7 @@ from mainstay.core.plugin_protocol import (
 if TYPE_CHECKING:
     from grpc.aio import Channel, Server, ServicerContext, UnaryUnaryCall
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 VALUE_BYTES_MAX = 64 * 1024
 UNICODE_TEXT = "Grüße, 世界, שלום, \U0001f469\u200d\U0001f680 e\u0301 \t\n"
 

@@ -19,7 +19,7 @@ from mainstay.core import errors
 from mainstay.core.messages import Binary, Finish, FinishReason, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Provider, StreamFinished, TextPiece
 
-READ_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 120.0
 HELLO = Context("Be brief.", [Message(1, "user", (Text("hello"),))])
 _LONG_HISTORY = (
     Message(1, "user", (Text("Who is there? \ud83d"), Binary("image/png", b"\x89PNG"))),

@@ -24,8 +24,8 @@ from mainstay.core.errors import InputRefused
 from mainstay.core.tool_ports import CommandResult, Sandbox, SandboxCommand, SessionFolders
 from mainstay.testing.store_writer import expect_error
 
-TIMEOUT_S = 60.0
-EXIT_TIMEOUT_S = 5.0  # for killed processes to disappear
+TIMEOUT_S = 120.0
+EXIT_TIMEOUT_S = 120.0  # for killed processes to disappear
 DAEMON_SCRIPTS = {  # scripts that start a process which tries to outlive its command
     "in the background": "sleep 1000 &",
     "in a session of its own": "setsid sleep 1000 &",
@@ -92,7 +92,7 @@ class OutputCollector:
         self._has_output.set()
 
     async def wait_for(self, text: bytes) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(TIMEOUT_S):
             while text not in self.output:
                 self._has_output.clear()
                 await self._has_output.wait()

@@ -130,7 +130,7 @@ class _BudgetedStep:
             self.settle_uncharged()
             return answer
         if not (usage.prompt or usage.completion):
-            usage = self._estimate_usage(is_cut=cut)
+            usage = self._charge_reservation(usage) if usage.correction else self._estimate_usage(is_cut=cut)
             if (
                 by is None
                 and (cut or self._meter.is_over_limit)
@@ -169,6 +169,11 @@ class _BudgetedStep:
         asking = self._environment
         for sentence in self._turn_budget.take_warnings():
             asking.emit(Warned(sentence, session=asking.session, turn=asking.turn))
+
+    def _charge_reservation(self, reported: Usage) -> Usage:
+        """Return the usage to charge if what the provider reported cannot be believed."""
+        self._dependencies.context_compiler.ignore_reported_usage()
+        return full_usage(self._reservation, reported.correction)
 
     def _estimate_usage(self, *, is_cut: bool) -> Usage:
         contexts = self._dependencies.context_compiler

@@ -153,6 +153,7 @@ def _build_tool_context(scope: TurnScope, call: ToolCall) -> ToolContext:
     context.messages = session.messages
     context.person = session.person
     context.read_turn_texts = session.typed_texts_of_turn
+    context.read_user_texts = session.typed_texts
     context.is_removal_requested = partial(_is_removal_requested, scope)
     return context
 
@@ -192,6 +193,7 @@ def _build_policy_context(scope: TurnScope) -> PolicyContext:
         is_sub_agent=session.spawned is not None,
         is_own_file=partial(dependencies.trust.is_own_file, session.key),
         read_access=partial(dependencies.trust.read_access, session.key),
+        read_own_file=partial(dependencies.trust.read_own_file, session.key),
         skill_restrictions=dependencies.trust.skill_restrictions(scope.turn.skill_headers)
         if scope.turn.skill_headers
         else (),

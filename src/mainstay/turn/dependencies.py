@@ -62,6 +62,8 @@ class TrustServices(msgspec.Struct, frozen=True):
     # (session, path): the session created that file
     is_own_file: Callable[[str, str], bool] = lambda session, path: False
     read_access: Callable[[str], ReadAccess | None] = lambda session: None  # what a session may read
+    # (session, path): the text of a file of the workspace that the agent has not written; empty for others
+    read_own_file: Callable[[str, str], str] = lambda session, path: ""
     # (session, recorded): untrusted skills in the instructions, those of now together with the recorded ones
     untrusted_skills: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda session, before: before
     # by the skills of a turn

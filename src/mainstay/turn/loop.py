@@ -119,7 +119,7 @@ def _build_assistant_message(session: Session, dependencies: TurnDependencies, a
         "assistant",
         _mark_origin(answer.parts, session, untrusted=is_tainted(session, dependencies)),
         model=answer.model.name if answer.model is not None else "",
-        usage=usage if usage.prompt or usage.completion else None,
+        usage=usage if usage.prompt or usage.completion or usage.correction else None,
         cost=info.cost(usage),
         provisional=answer.provisional,
         turn=turn.turn,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable
 from contextlib import aclosing
@@ -30,6 +31,8 @@ from mainstay.trust.guards.redaction import RedactionStream
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import TurnDependencies
 from mainstay.turn.secret_display import open_answer_stream
+
+log = logging.getLogger("mainstay.turn")
 
 CHECKPOINT_SLOTS = 20  # instants of a period that the checkpoints of all streams are aligned to
 
@@ -279,6 +282,9 @@ async def _consume_stream(
                         if on_piece is not None:
                             on_piece(piece)
                         output.finish()
+                        usage = (piece.model or environment.provider.model()).check_usage(piece.usage)
+                        if usage.correction:
+                            piece = _correct_usage(environment, piece, usage)
                         return piece, output.redacted_kinds
                 if on_piece is not None and on_piece(piece):  # treated as if the provider had kept to its output limit
                     output.finish()
@@ -287,6 +293,13 @@ async def _consume_stream(
     finally:
         checkpoints.stop()
     raise AssertionError("a provider's stream ended without Finished or an error")
+
+
+def _correct_usage(environment: ModelCallEnvironment, finished: StreamFinished, usage: Usage) -> StreamFinished:
+    """Return the last piece with the checked usage, and log what was wrong with the reported one."""
+    model = finished.model or environment.provider.model()
+    log.warning("session %s: the usage of %s was corrected: %s", environment.session, model.name, usage.correction)
+    return msgspec.structs.replace(finished, usage=usage)
 
 
 class _RedactingOutput:

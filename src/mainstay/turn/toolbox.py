@@ -18,6 +18,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import Effect, Tool, ToolContext
+from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.tool_ports import has_third_party_text, is_declared_private, tool_origin, undeclared_fields
 from mainstay.core.tools import BadArguments
 from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
@@ -38,14 +39,17 @@ LISTED_NAMES_MAX = 40  # tool names listed in the result of a call to an unknown
 class ToolCircuitBreaker(Protocol):
     """One per tool of a workspace. Every admitted call reports its outcome with one of the `record_` methods."""
 
+    failures_total: int  # counted since the start
+
     def admit(self) -> bool: ...
     def open_for_s(self) -> float:
         """Return for how many seconds calls are still refused; 0 if a call may be tried."""
         ...
 
     def record_success(self) -> None: ...
-    def record_failure(self) -> bool:
-        """Return True if this failure opened the breaker."""
+    def record_failure(self, *, failures_before: int) -> bool:
+        """Return True if this failure opened the breaker. Calls that were in flight together fail as one:
+        `failures_before` is `failures_total` when this call was admitted."""
         ...
 
     def record_ignored(self) -> None:
@@ -419,12 +423,17 @@ class Toolbox:
         return self._guard_result(call, tool, context, await self._fit_result(content, context))
 
     def _log_failure(self, tool: Tool, error: BaseException) -> None:
-        """Log the traceback with secrets redacted: a tool's error may quote an API key."""
-        if log.isEnabledFor(logging.INFO):
+        """Log the error with secrets redacted, because it may quote an API key: with its traceback if it is unexpected,
+        in one line if it reports a state, such as that of a plugin that exited."""
+        if not log.isEnabledFor(logging.INFO):
+            return
+        if isinstance(error, MainstayError):
+            text = f": {error}"
+        else:
             import traceback  # loaded only if it is logged
 
-            trace = "".join(traceback.format_exception(error))
-            log.info("tool %s failed\n%s", tool.name, self._guards.redactor.redact(trace)[0] if self._guards else trace)
+            text = "\n" + "".join(traceback.format_exception(error))
+        log.info("tool %s failed%s", tool.name, self._guards.redactor.redact(text)[0] if self._guards else text)
 
     def _guard_result(
         self, call: ToolCall, tool: Tool, context: ToolContext, content: str, *, is_error: bool = False
@@ -479,7 +488,7 @@ class Toolbox:
 class _RunningCall:
     """A running call, and its outcome for the tool's circuit breaker."""
 
-    __slots__ = ("_breaker", "call", "context", "failed", "tool", "wording")
+    __slots__ = ("_breaker", "_failures_before", "call", "context", "failed", "tool", "wording")
 
     def __init__(
         self,
@@ -495,6 +504,7 @@ class _RunningCall:
         self.failed: bool | None = None  # None: the outcome counts neither for nor against the tool
         self.wording = wording  # of the turn
         self._breaker = breaker
+        self._failures_before = breaker.failures_total if breaker is not None else 0
 
     def report_outcome(self) -> None:
         if self._breaker is None:
@@ -504,7 +514,7 @@ class _RunningCall:
                 self._breaker.record_ignored()
             case False:
                 self._breaker.record_success()
-            case True if self._breaker.record_failure():
+            case True if self._breaker.record_failure(failures_before=self._failures_before):
                 log.warning("circuit breaker opened for tool %s after repeated failures", self.tool.name)
 
 
@@ -518,7 +528,7 @@ async def _contain_exit(work: Awaitable[str | None]) -> str | None:
 
 def _describe_error(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {describe_shortage(error) or error}"
     except Exception:  # `__str__` of a tool's exception may raise
         return type(error).__name__
 

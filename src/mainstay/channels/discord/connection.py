@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from mainstay.channels.incoming_dispatch import compute_backoff_s
 from mainstay.core.channels import DeliveryDeferred, DeliveryRejected, DeliveryUnknown
 from mainstay.core.errors import ConfigError
+from mainstay.core.supervision import start_supervised_task
 
 T = TypeVar("T")
 REQUEST_TIMEOUT_S = 40.0
@@ -107,7 +108,7 @@ class DiscordConnection:
         self._holds_base_url = True
         try:
             await self._login(token)
-            self._run_task = asyncio.create_task(self._run(), name=f"discord {self.name}")
+            self._run_task = start_supervised_task(f"connection of {self.name} to Discord", self._run)
             up = asyncio.create_task(self._connected.wait())
             await asyncio.wait((up, self._run_task), return_when=asyncio.FIRST_COMPLETED)
             up.cancel()

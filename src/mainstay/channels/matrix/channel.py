@@ -116,6 +116,7 @@ class MatrixChannel:
         saved = await run_in_thread(self._state_file.load)
         if (saved.homeserver, saved.user) != (self._account.homeserver, self._account.user):
             saved = type(saved)(homeserver=self._account.homeserver, user=self._account.user)
+        self._problem = "not connected yet"
         client = self._client = MatrixClient(self._account.homeserver)
         markdown_to_html("")  # raises ConfigError now if its library is missing
         room_cache = self._room_cache = MatrixRoomCache(client)
@@ -205,14 +206,16 @@ class MatrixChannel:
 
     async def close(self) -> None:
         self._problem = "closed"
-        if self._sync_task is not None:
-            self._sync_task.cancel()
-            await asyncio.gather(self._sync_task, return_exceptions=True)
-        if self._client is not None:
-            await self._client.close()
+        task, self._sync_task = self._sync_task, None
+        client, self._client = self._client, None  # so that it can be started again
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if client is not None:
+            await client.close()
 
     def _connected_client(self) -> MatrixClient:
-        if self._client is None or self._problem == "closed":
+        if self._client is None:
             raise DeliveryDeferred(f"{self.name} is not connected: {self._problem}")
         return self._client
 

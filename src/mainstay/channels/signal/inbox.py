@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 
 from mainstay.channels.incoming_dispatch import dispatch_message
 from mainstay.core.channels import IncomingMessage, MessageHandler
+from mainstay.core.supervision import start_supervised_task
 
 QUEUED_MAX = 1000  # messages; at this number the connection is not read any more
 DEDUP_ENTRIES_MAX = 5000  # recent message ids, for deduplication
@@ -41,7 +42,7 @@ class SignalInbox:
             self._queues[room].append(message)
             return
         self._queues[room] = deque([message])
-        task = asyncio.create_task(self._drain_room(room))
+        task = start_supervised_task(f"messages of {message.address}", lambda: self._drain_room(room), is_isolated=True)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

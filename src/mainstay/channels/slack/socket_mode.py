@@ -26,6 +26,7 @@ from mainstay.channels.slack.client import (
 from mainstay.channels.slack.limits import SlackLimits
 from mainstay.core.channels import ChannelError, DeliveryDeferred
 from mainstay.core.errors import ConfigError
+from mainstay.core.supervision import start_supervised_task
 
 log = logging.getLogger("mainstay.channels.slack")
 
@@ -113,13 +114,17 @@ class SocketModeReceiver:
             connection = await self._connect()
         except (SlackTokenRefused, SlackRequestRefused) as error:
             raise ConfigError(f"the app token cannot be used. {error}") from None
-        self._reconnect_task = asyncio.create_task(self._keep_connected(connection), name="slack socket")
-        self._reconnect_task.add_done_callback(self._on_reconnect_task_done)
+        first: SocketModeConnection | None = connection
 
-    def _on_reconnect_task_done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:  # must not go unnoticed
-            self.state = "not connected: the receiver stopped because of an internal error"
-            log.error("slack: %s", self.state, exc_info=error)
+        async def keep_connected() -> None:
+            nonlocal first
+            connection, first = first, None
+            if connection is None:  # it failed before
+                self.state = "not connected: the receiver failed because of an internal error; reconnecting"
+                connection, _ = await self._reconnect(0, at_once=True)
+            await self._keep_connected(connection)
+
+        self._reconnect_task = start_supervised_task("connection to Slack", keep_connected)
 
     async def close(self) -> None:
         self.state = "closed"

@@ -51,12 +51,12 @@ class LineReader:
 
     def _read_chunk(self) -> bytes | None:
         """Return the next bytes: empty at the end of the input, None once `close` was called."""
-        ready, _, _ = select.select([self._source, self._wake_read_fd], [], [])
-        if self._wake_read_fd in ready:
-            return None
         try:
+            ready, _, _ = select.select([self._source, self._wake_read_fd], [], [])
+            if self._wake_read_fd in ready:
+                return None
             return os.read(self._source, _CHUNK_BYTES)
-        except OSError:  # the other end of a pseudo-terminal has gone
+        except (OSError, ValueError):  # the other end of a pseudo-terminal has gone, or the descriptor was closed
             return b""
 
     def _handle_line(self, line: bytes) -> None:

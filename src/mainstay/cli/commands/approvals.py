@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import msgspec
 
 from mainstay.agent.allow_rule_store import AllowRuleStore
-from mainstay.cli.chat.approval_formatter import format_approval, format_shell_hints
 from mainstay.cli.commands.agent_setup import AgentSetup, find_owner, load_agent_setup, open_home_client, print_note
 from mainstay.cli.commands.home_locator import WorkspaceLocation, open_store_read_only, resolve_workspace, run_async
 from mainstay.cli.commands.output import format_time, print_json
@@ -18,6 +17,7 @@ from mainstay.core.events import ApprovalAsked
 from mainstay.core.outcome import Answered, Paused, Reply
 from mainstay.core.outcome_text import describe_outcome
 from mainstay.lane.approvals import PendingApproval, PendingApprovals
+from mainstay.terminal.approval_formatter import format_approval, format_shell_hints
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 

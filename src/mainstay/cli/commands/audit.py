@@ -11,14 +11,15 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from mainstay.agent.home_audit import accept_resumed_entry, export_audit, verify_audit
+from mainstay.agent.home_audit import accept_resumed_entry, export_audit, find_lost_journals, verify_audit
 from mainstay.agent.home_paths import GATEWAY_DATABASE
-from mainstay.cli.commands.home_locator import locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.home_locator import load_storage, locate_data_folder, resolve_home, run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.parser.root import UsageError
 from mainstay.config.schema import check_workspace
@@ -57,15 +58,18 @@ def verify(options: argparse.Namespace) -> int:
         with _open_file(options.file) as file:
             log = AuditExportReader(file)
             return _print_findings(options, verified(log.rows(), log.anchor))
-    data = locate_data_folder(resolve_home(options))
+    home = resolve_home(options)
+    data = locate_data_folder(home)
     if not (data / GATEWAY_DATABASE).exists():
         raise InputRefused(f"there is no audit log in {data}")
+    lost = find_lost_journals(data, load_storage(home))
     if options.accept is not None:
         run_async(accept_resumed_entry(data, options.accept))
     if options.against is None:
-        return _print_findings(options, verify_audit(data))
+        return _print_findings(options, chain(verify_audit(data), lost))
     with _open_file(options.against) as file:
-        return _print_findings(options, _compare_with_export(data, file, Path(options.against).name))
+        compared = _compare_with_export(data, file, Path(options.against).name)
+        return _print_findings(options, chain(compared, lost))
 
 
 def _compare_with_export(data: Path, file: BinaryIO, name: str) -> Iterator[AuditFinding]:

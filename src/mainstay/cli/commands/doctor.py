@@ -12,6 +12,7 @@ from mainstay import __version__
 from mainstay.agent import health as agent_health
 from mainstay.agent.embedder_health import check_embedder
 from mainstay.agent.external_tools_health import check_external_tools
+from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.agent.model_health import MODEL_TIMEOUT_S, ModelCheckOptions, check_models, check_provider_files
 from mainstay.agent.workspace_memory import has_vectors
 from mainstay.cli.commands.doctor_gateway_checks import check_gateway
@@ -132,6 +133,7 @@ def _build_context(home: Path, config: Config, *, is_offline: bool) -> CheckCont
         workspace=config.workspace,
         is_offline=is_offline,
         has_vectors=has_vectors(config),
+        home_database=resolve_data_folder(home, config) / GATEWAY_DATABASE,
     )
 
 

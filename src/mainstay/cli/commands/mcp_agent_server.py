@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from mainstay.agent.client import AgentClient
 from mainstay.agent.system_clock import SystemClock
-from mainstay.cli.chat.approval_formatter import format_approval, format_shell_hints
 from mainstay.cli.commands.agent_setup import (
     AgentSetup,
     apply_requested_model,
@@ -34,6 +33,7 @@ from mainstay.server.mcp_server import McpServer
 from mainstay.server.mcp_stdio import serve_mcp_stdio
 from mainstay.server.mcp_turns import closing_stream
 from mainstay.server.uvicorn_server import bind_socket
+from mainstay.terminal.approval_formatter import format_approval, format_shell_hints
 
 R = TypeVar("R")
 PROMPT_REFUSED = "this session waits for the owner's approval; the prompt was refused: send it again after the approval"

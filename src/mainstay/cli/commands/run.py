@@ -9,8 +9,6 @@ import sys
 import msgspec
 
 from mainstay.agent.client import AgentClient
-from mainstay.cli.chat.approval_formatter import format_shell_hints
-from mainstay.cli.chat.plain_printer import PlainPrinter
 from mainstay.cli.commands.agent_setup import (
     AgentSetup,
     apply_requested_model,
@@ -29,6 +27,8 @@ from mainstay.core.messages import Text
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 from mainstay.core.outcome_text import describe_outcome
 from mainstay.core.turn_location import TurnLocation
+from mainstay.terminal.approval_formatter import format_shell_hints
+from mainstay.terminal.plain_printer import PlainPrinter
 
 ABORT_TIMEOUT_S = 5.0
 RESUME_NOTICE_S = 1.0

@@ -13,7 +13,6 @@ import msgspec
 
 from mainstay.agent.client import AgentClient
 from mainstay.agent.trust_setup import build_output_redactor
-from mainstay.cli.chat.formatters import describe_waiting, format_number
 from mainstay.cli.commands.agent_setup import find_owner, load_config_or_default
 from mainstay.cli.commands.home_locator import (
     WorkspaceLocation,
@@ -36,6 +35,7 @@ from mainstay.lane.replay import replay_journal
 from mainstay.observe.session_export import ExportFile, full_history, write_lines, write_session
 from mainstay.operations.sessions import ReadSessionExport
 from mainstay.store.home import is_home_locked
+from mainstay.terminal.formatters import describe_waiting, format_number
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 NAME_CHARS_MAX = 60  # of a session in a list on a terminal
@@ -80,6 +80,8 @@ async def _load_sessions(location: WorkspaceLocation, limit: int) -> list[Sessio
 
 
 def _format_status(info: SessionInfo) -> str:
+    if info.set_aside:
+        return f"{info.status}, set aside"
     if info.approval is not None:
         return f"{info.status}, {describe_waiting(info.approval)}"
     return f"{info.status}, unfinished" if info.unfinished else info.status

@@ -1,4 +1,4 @@
-"""`mainstay session import|fork|archive|activate|undo|delete`: through the home's owner, or as its owner."""
+"""`mainstay session import|fork|archive|activate|release|undo|delete`: through the home's owner, or as its owner."""
 
 from __future__ import annotations
 
@@ -102,6 +102,17 @@ async def _set_status(location: WorkspaceLocation, names: Sequence[str], status:
     async with open_home_client(location) as client:
         for name in names:
             await (client.sessions.archive(name) if status == "archived" else client.sessions.activate(name))
+
+
+def release(options: argparse.Namespace) -> int:
+    run_async(_release(resolve_workspace(options), options.session, fail=options.fail))
+    return _print_done(options, [options.session], "ended as failed" if options.fail else "released")
+
+
+async def _release(location: WorkspaceLocation, name: str, *, fail: bool) -> None:
+    await _check_sessions_exist(location, [name])
+    async with open_home_client(location) as client:
+        await client.sessions.release(name, fail=fail)
 
 
 def undo(options: argparse.Namespace) -> int:

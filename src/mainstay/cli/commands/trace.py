@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from mainstay import __version__
 from mainstay.agent.telemetry import build_resource, build_telemetry_options
 from mainstay.agent.trust_setup import list_known_secrets
-from mainstay.cli.chat.glyphs import detect_glyphs
 from mainstay.cli.commands.home_locator import (
     WorkspaceLocation,
     load_session_records,
@@ -32,6 +31,7 @@ from mainstay.observe.otlp_encoder import traces_to_json
 from mainstay.observe.span_types import Trace
 from mainstay.observe.traces import build_trace, select_turns
 from mainstay.observe.waterfall import render_waterfall
+from mainstay.terminal.glyphs import detect_glyphs
 from mainstay.trust.guards.redaction import Redactor
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 

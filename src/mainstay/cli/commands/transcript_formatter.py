@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mainstay.cli.chat.formatters import describe_stop, format_number
-from mainstay.cli.chat.formatters import describe_verdict as verdict_of
-from mainstay.cli.chat.tool_calls import format_call, format_result
 from mainstay.cli.commands.output import format_time, style_text
 from mainstay.core.events import (
     ApprovalAnswered,
@@ -34,6 +31,9 @@ from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, Too
 from mainstay.core.outcome import Answered
 from mainstay.core.outcome_text import describe_outcome, format_dollars
 from mainstay.core.session import Session
+from mainstay.terminal.formatters import describe_stop, format_number
+from mainstay.terminal.formatters import describe_verdict as verdict_of
+from mainstay.terminal.tool_calls import format_call, format_result
 from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 _ROLE_STYLES = {"user": ("you", "cyan"), "assistant": ("agent", "green"), "system": ("runtime", "dim")}

@@ -15,9 +15,7 @@ from mainstay import __version__
 if TYPE_CHECKING:
     from mainstay.core.components import ComponentKind
 
-PLANNED_COMMANDS = (
-    "backup", "restore", "worker",
-)  # fmt: skip
+PLANNED_COMMANDS = ("worker",)
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

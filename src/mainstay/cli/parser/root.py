@@ -41,6 +41,7 @@ def build_parser(words: Collection[str] | None = None) -> CommandParser:
     commands = CommandGroup(parser, required=False, words=words)
     _add_chat_run_serve(commands)
     _add_init_doctor(commands)
+    _add_backup_restore(commands)
     commands.add_group("model", "List and download models that run on this machine, without an account.", _add_models)
     commands.add_group("session", "Show, copy, import, export, archive and delete sessions.", _add_sessions)
     commands.add_group("memory", "Search messages, facts and memories; add and delete memories.", _add_memory)
@@ -151,6 +152,16 @@ def _add_init_doctor(commands: CommandGroup) -> None:
     )
 
 
+def _add_backup_restore(commands: CommandGroup) -> None:
+    about = "Copy the home into a new folder; works while a server runs."
+    backup = commands.add_command("backup", about, "backup:back_up")
+    backup.add_argument("folder", metavar="FOLDER", help="the folder to create, outside of the home")
+    about = "Replace the databases of all workspaces, or of --workspace, by those of a backup."
+    restore = commands.add_command("restore", about, "backup:restore")
+    restore.add_argument("folder", metavar="FOLDER", help="a folder that `mainstay backup` wrote")
+    restore.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
 def _add_models(commands: CommandGroup) -> None:
     about = "List local models: size, licence, and whether they are downloaded."
     commands.add_command("list", about, "model:list_models")
@@ -197,6 +208,9 @@ def _add_sessions(commands: CommandGroup) -> None:
     archive.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
     activate = commands.add_command("activate", "Reactivate archived sessions.", "session_lifecycle:activate")
     activate.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
+    about = "Run a turn again that was set aside because processes ended while they ran it."
+    release = _add_session_name(commands.add_command("release", about, "session_lifecycle:release"))
+    release.add_argument("--fail", action="store_true", help="do not run it again: end it as failed")
     about = "Show what the last turn changed in files, and restore what was there before."
     undo = _add_session_name(commands.add_command("undo", about, "session_lifecycle:undo"))
     undo.add_argument("--turn", type=int, metavar="N", help="this turn (default: the last that is not undone)")

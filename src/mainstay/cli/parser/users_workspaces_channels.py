@@ -16,7 +16,9 @@ _UNIT_SECONDS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 def add_gateway(commands: CommandGroup) -> None:
     """Add all three groups to the top level."""
     commands.add_group("user", "Manage users, their roles, paired channel accounts and API keys.", add_users)
-    commands.add_group("workspace", "List, create and remove workspaces.", add_workspaces)
+    commands.add_group(
+        "workspace", "List, create and remove workspaces; accept the loss of a database.", add_workspaces
+    )
     commands.add_group("channel", "Connect the agent to chat platforms, and test the connections.", add_channels)
 
 
@@ -65,6 +67,10 @@ def add_workspaces(commands: CommandGroup) -> None:
     remove = commands.add_command("remove", "Move a workspace to the folder `removed` of the home.", "workspace:remove")
     remove.add_argument("name", metavar="NAME", help="the workspace")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    about = "Go on with a workspace whose database is missing, empty or older than what the home knows of it."
+    accept = commands.add_command("accept-loss", about, "backup:accept_loss")
+    accept.add_argument("name", metavar="NAME", help="the workspace")
+    accept.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def add_channels(commands: CommandGroup) -> None:

@@ -20,6 +20,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from mainstay import __version__
 from mainstay.core.errors import MainstayError
 from mainstay.core.future_types import AnyFuture
+from mainstay.core.supervision import start_supervised_task
 from mainstay.plugins.mcp.data_types import ServerListing
 from mainstay.plugins.mcp.errors import CallFailed, McpSessionExpired, ServerUnavailable
 from mainstay.plugins.mcp.flood_guard import FloodGuard
@@ -189,12 +190,19 @@ class McpConnection:
         """Subscribe to changes of the tool list, which newer protocol versions require."""
         tools = client.server_capabilities.tools
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.list_changed:
-            self._track_task(asyncio.create_task(self._watch_changes(client)))
+            name = f"subscription to the tools of the MCP server {self._name}"
+            self._track_task(start_supervised_task(name, lambda: self._watch_changes(client), is_isolated=True))
 
     async def _watch_changes(self, client: Client) -> None:
-        async with client.listen(tools_list_changed=True) as changes:
-            async for _ in changes:
-                self._schedule_relist()
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self._schedule_relist()
+        except MCPError as error:
+            log.info("the MCP server %s announces no changes: %s", self._name, describe_error(error))
+        except Exception:
+            if self.alive:
+                raise
 
     def _schedule_relist(self) -> None:
         """Read the tool list again: at once, or after a delay that doubles if the server announces changes often."""

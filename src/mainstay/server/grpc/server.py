@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 STREAMS_PER_CONNECTION_MAX = 256
 METADATA_BYTES_MAX = 16 * 1024
+IDLE_MAX_MS = 60_000  # without a call: idle connections must not keep new ones out for long
 
 
 async def serve_grpc(
@@ -79,7 +80,7 @@ def _server_options(settings: GrpcSettings) -> list[tuple[str, int | str]]:
         ("grpc.max_allowed_incoming_connections", settings.connections_max),
         ("grpc.max_concurrent_streams", min(STREAMS_PER_CONNECTION_MAX, settings.calls_max)),
         ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
-        ("grpc.max_connection_idle_ms", 10 * 60 * 1000),
+        ("grpc.max_connection_idle_ms", IDLE_MAX_MS),  # clients connect again with their next call
         ("grpc.keepalive_time_ms", 60 * 1000),  # finds clients that vanished
         ("grpc.keepalive_timeout_ms", 20 * 1000),
         ("grpc.keepalive_permit_without_calls", 1),
