@@ -203,6 +203,7 @@ errors](../how-to/find-errors.md).
 | 404 | `not_found` | it does not exist, or belongs to another user |
 | 405 | `wrong_method` | the header `Allow` lists the allowed methods |
 | 409 | `archived` | the session is archived and accepts no prompts |
+| 409 | `set_aside` | the session's turn was set aside because processes ended while they ran it; an administrator must release it |
 | 413, 414 | `too_large`, `address_too_long` | the body or the URL is too long |
 | 415 | `unsupported_type`, `unsupported_encoding` | send JSON, not compressed |
 | 429 | `too_many_requests`, `too_many_streams` | the rate limit or stream limit of this key; retry after `Retry-After` |

@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "skills": {"core", "io", "trust"},
     "tools": {"core", "io", "trust"},
     "triggers": {"core", "io", "trust"},
+    "terminal": {"core", "context", "providers", "trust"},
     "turn": {"core", "context", "trust"},
     "lane": {"core", "context", "turn"},
     "operations": {"core", "context", "lane", "memory", "observe", "triggers", "trust", "turn"},
@@ -67,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {
         *("core", "agent", "backends", "config", "context", "evals", "gateway", "io", "judges", "lane", "memory"),
         *("metering", "observe", "operations", "patterns", "plugins", "providers", "sandbox", "server", "skills"),
-        *("store", "triggers", "trust"),
+        *("store", "terminal", "triggers", "trust"),
     },
 }
 THIRD_PARTY_IN_CORE = {"msgspec"}
@@ -96,6 +97,7 @@ BROAD_EXCEPT = {
         "cli/commands/doctor_step_runner.py",
         "cli/main.py",
         "core/components.py",
+        "core/supervision.py",
         "core/worker_threads.py",
         "evals/runner.py",
         "io/file_watcher.py",
@@ -112,8 +114,39 @@ BROAD_EXCEPT = {
         "server/pollable_iterator.py",
         "store/memory/store.py",
         "store/sqlite/home_projection_database.py",
+        "store/sqlite/writer_thread.py",
     ),
     *("triggers/run_executor.py", "trust/guards/guardrails.py", "trust/guards/log_filters.py", "turn/toolbox.py"),
+}
+
+# Modules that start tasks or threads without `start_supervised_task`. Not `cli`: a command's tasks end with it.
+UNSUPERVISED = {
+    "core/supervision.py",
+    # a caller awaits the task, in the same call or another one, and gets its exception
+    *("agent/agent.py", "agent/model_discovery.py", "backends/sql/engine.py", "core/worker_threads.py"),
+    *("evals/runner.py", "gateway/approval_messages.py", "gateway/health_monitor.py"),
+    *("gateway/home_socket.py", "gateway/people.py"),
+    *("judges/function_judge.py", "judges/panel.py", "lane/compaction_runner.py", "plugins/egress_proxy.py"),
+    *("plugins/mcp/server_supervisor.py", "plugins/process.py", "providers/local/process.py", "sandbox/base.py"),
+    *("server/grpc/server.py", "server/http_operations.py", "server/mcp_stdio.py", "server/mcp_turns.py"),
+    *("server/openai/http_response.py", "server/openai/turn_follower.py", "server/server_sent_events.py"),
+    *("server/uvicorn_server.py", "server/websocket.py", "tools/process.py", "triggers/engine.py"),
+    *("triggers/run_executor.py", "triggers/run_outcome_tracker.py", "turn/toolbox.py"),
+    "lane/lane.py",  # callers wait for the replies, which fail with the task
+    "server/network_listeners.py",  # the end of any of them ends the server
+    # a connection ends with its task, and the supervisor of the plugin or server notices that
+    *("plugins/forwarder.py", "plugins/http2_rate_limiter.py", "plugins/mcp/connection.py"),
+    *("plugins/mcp/stdio_transport.py", "plugins/mcp/streams.py", "plugins/socket_server.py"),
+    # the receive loops of channels: gateway/channel_connection.py restarts the channel
+    *("channels/discord/channel.py", "channels/discord/connection.py", "channels/matrix/channel.py"),
+    *("channels/signal/channel.py", "channels/slack/socket_mode.py", "channels/telegram/channel.py"),
+    *("channels/terminal/channel.py", "channels/terminal/line_reader.py"),
+    # short tasks whose exception is logged
+    *("gateway/draft_message.py", "gateway/service.py", "plugins/host.py", "plugins/launcher.py"),
+    "store/sqlite/open_database_health.py",
+    # threads that run the supervision, or handle every exception themselves
+    *("io/file_watcher.py", "skills/tree_hash_cache.py", "store/sqlite/home_projection_database.py"),
+    "providers/local/server.py",  # a process of its own, which ends with its parent
 }
 
 # An interface executes operations. These modules call functions of `operations/input_submission.py` themselves, for
@@ -312,6 +345,12 @@ def broad_handlers(name: str, tree: ast.Module, text: str) -> Iterator[str]:
 
 def test_broad_except_only_at_a_trust_boundary_and_with_a_reason() -> None:
     assert [problem for module in modules() for problem in broad_handlers(*module)] == []
+
+
+def test_f57_tasks_and_threads_are_started_by_the_supervision_or_belong_to_a_caller() -> None:
+    pattern = re.compile(r"create_task\(|ensure_future\(|\bThread\(")
+    found = {name for name, _, text in modules() if pattern.search(text) and not name.startswith(("testing/", "cli/"))}
+    assert found == UNSUPERVISED, "use core/supervision.py, or add the module with the reason"
 
 
 def test_every_module_has_a_docstring() -> None:

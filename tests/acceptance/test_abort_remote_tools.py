@@ -91,13 +91,13 @@ async def test_abort_during_a_tool_that_sends_data_out_leaves_exactly_one_result
     async with Agent(ScriptedProvider(script), tools=[tool_of(name, other, work)], home=tmp_path / "home") as agent:
         running = asyncio.ensure_future(agent.run("s", "go"))
         if stage != "before":
-            await asyncio.wait_for(other.began.wait(), 10)
+            await asyncio.wait_for(other.began.wait(), 120)
         if stage == "after":
             other.go.set()
-            await asyncio.wait_for(running, 10)
+            await asyncio.wait_for(running, 120)
         await asyncio.sleep(0)
         await agent.abort("s")
-        reply = await asyncio.wait_for(running, 10)
+        reply = await asyncio.wait_for(running, 120)
         assert isinstance(reply.outcome, Answered if stage == "after" else Aborted)
         events = [record.event for record in await agent.sessions.records("s")]
         finished = [event.result for event in events if isinstance(event, ToolFinished)]

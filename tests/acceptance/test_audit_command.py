@@ -15,7 +15,7 @@ import apsw
 import pytest
 from support.cli_support import Command
 from support.example_model import ExampleModel, Messages, Said
-from test_cli_serve import Served, set_up, until
+from support.served_command import Served, set_up, until
 
 KEY = "sk-canary-7d21aa90b3c4"
 SQL = "SELECT what FROM orders"

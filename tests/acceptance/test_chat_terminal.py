@@ -180,6 +180,28 @@ def _answers_a_question(tty: Drawn, file: Path) -> None:
     assert file.read_text() == "one\ntwo\n"
 
 
+def test_undo_is_answered_by_yes_no_or_is_cancelled(chat: Open, mainstay: Command) -> None:
+    tty, file = chat(), mainstay.folder / "out.txt"
+    tty.send("write it down\r")
+    tty.see("y approves, n denies")
+    tty.send("y\r")
+    tty.see("So: Made out.txt", "tokens in")
+    for answer, said in (("yess", "neither yes nor no"), ("no", "nothing was undone")):
+        tty.send("/undo\r")
+        tty.see("yes or no")
+        tty.send(f"{answer}\r")
+        tty.see(said)
+        assert file.exists()
+    tty.send("/undo\r")
+    tty.see("yes or no")
+    tty.send("yes\r")
+    tty.see("undid turn 1: 1 path restored")
+    assert not file.exists()
+    tty.send("/undo 1\r")
+    tty.see("turn 1 is undone already")
+    assert "You said yess" not in tty.raw.decode(errors="replace"), "it went to the model"
+
+
 def _drags_the_window_and_stops_it(tty: Drawn) -> None:
     tty.send("slow\r")
     tty.see("word word word", "Ctrl-C stops")

@@ -32,7 +32,7 @@ from mainstay.server import listener_health
 from mainstay.server.listener_health import parse_certificate_expiry
 from mainstay.store.home import describe_stale_config
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 OWN = """\
 # what I wrote myself
 model: openai/fake   # a small one

@@ -28,7 +28,7 @@ from mainstay.core.health import CheckFinding
 from mainstay.core.provider_manifest import ProviderSettings
 from mainstay.providers.local import catalogue
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ async def test_a_broken_model_is_distinguished_from_others(answer: Answering, sa
     with serving(answer) as url:
         found = of(
             await check_models(
-                asking(url, "fakr"), ModelCheckOptions(timeout_s=0.3 if answer in (_hang, _drip) else 30)
+                asking(url, "fakr"), ModelCheckOptions(timeout_s=0.3 if answer in (_hang, _drip) else 120)
             ),
             "Model",
         )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.cli_support import Command, FakeModel
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 CHANNEL = (
     "channels:\n  team:\n    kind: slack\n    token: xoxb-1\n    app_token: xapp-1\n    base_url: http://127.0.0.1:9\n"
 )

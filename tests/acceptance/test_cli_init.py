@@ -18,7 +18,7 @@ from support.cli_support import Command, FakeModel
 
 from mainstay.providers.local import catalogue
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 SECRET = "gsk_7Qm2Zx9LpT4vRw8Kd3Nf6Hs1Yb5Jc0Ga"
 
 

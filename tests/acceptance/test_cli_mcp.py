@@ -24,7 +24,7 @@ from support.cli_support import LONG, Command, FakeModel
 from support.example_model import ExampleModel, Messages, Said
 
 ERAS = ["legacy", "2026-07-28"]
-WAIT_S = 60.0
+WAIT_S = 120.0
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},

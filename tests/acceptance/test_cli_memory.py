@@ -53,7 +53,7 @@ def on_a_terminal(command: Command, *arguments: str, typed: str = "") -> tuple[i
     except OSError:  # the other side has closed it
         pass
     os.close(ours)
-    return running.wait(60), shown.decode()
+    return running.wait(120), shown.decode()
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_memory_works_through_the_socket_of_a_running_turn(tmp_path: Path, model
     assert running.poll() is None, "all of this took place beside the turn"
     assert mainstay("session", "show", "busy").returncode == 0
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=120)
 
 
 def test_the_context_of_a_session_is_shown_section_by_section(tmp_path: Path, model: FakeModel) -> None:

@@ -27,7 +27,9 @@ def mainstay(tmp_path: Path, model: FakeModel) -> Command:
 @pytest.mark.parametrize("closing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_process_without_standard_streams_does_its_work(mainstay: Command, closing: str) -> None:
     command = f'"{sys.executable}" -m mainstay run hello --session s {closing}'
-    done = subprocess.run(["sh", "-c", command], env=mainstay.env, cwd=mainstay.folder, timeout=60, capture_output=True)
+    done = subprocess.run(
+        ["sh", "-c", command], env=mainstay.env, cwd=mainstay.folder, timeout=120, capture_output=True
+    )
     assert done.returncode == 0, done.stderr
     assert "You said" in mainstay("session", "show", "s").stdout
 
@@ -36,7 +38,7 @@ def test_a_session_name_that_is_no_text_is_refused_and_nothing_is_called_damaged
     mainstay("run", "hello", "--session", "s")
     for verb in (["run", "x", "--session"], ["session", "show"]):
         argv = [os.fsencode(one) for one in mainstay.argv(*verb)] + [b"\xff"]
-        done = subprocess.run(argv, env=mainstay.env, cwd=mainstay.folder, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, env=mainstay.env, cwd=mainstay.folder, capture_output=True, text=True, timeout=120)
         assert done.returncode == 1
         assert "name" in done.stderr
         assert "damaged" not in done.stderr
@@ -57,7 +59,7 @@ def test_a_model_given_to_one_command_is_not_used_for_other_turns(mainstay: Comm
     victim = mainstay.start("run", "slow for a while", "--session", "report")
     model.wait_for_prompt("slow for a while")
     victim.kill()
-    victim.communicate(timeout=30)
+    victim.communicate(timeout=120)
     mainstay("run", "hi", "--session", "other", "--model", "openai/else")
     assert "word word" in mainstay("session", "show", "report").stdout
     listed = {one["key"]: one.get("model", "") for one in mainstay.json("session", "list")["sessions"]}

@@ -91,7 +91,7 @@ def answered(mainstay: Command, answers: str, *arguments: str) -> subprocess.Com
             text=True,
             env=mainstay.env,
             cwd=mainstay.folder,
-            timeout=60,
+            timeout=120,
             check=False,
         )
     finally:

@@ -63,7 +63,7 @@ def answering(mainstay: Command, *words: str, answer: str) -> str:
             text=True,
             env=mainstay.env,
             cwd=mainstay.folder,
-            timeout=60,
+            timeout=120,
             check=False,
         )
     finally:
@@ -368,11 +368,11 @@ def test_a_skill_changed_between_the_question_and_the_answer_is_not_trusted(main
         os.close(theirs)
         said = b""
         while b"Do you trust" not in said:
-            assert select.select([ours], [], [], 60)[0], said
+            assert select.select([ours], [], [], 120)[0], said
             said += os.read(ours, 4096)
         skill(workspace / "skills" / "brew", "brew", body="Written while the owner was reading.\n")
         os.write(ours, b"y\n")
-        assert asking.wait(60) == 1
+        assert asking.wait(120) == 1
     os.close(ours)
     assert listed(mainstay)["brew"]["trust"] == "untrusted"
 

@@ -184,7 +184,7 @@ def test_a_run_beside_an_open_chat_works_in_its_own_folder_and_not_in_the_chats(
         cwd=mainstay.folder,
     )
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not (mainstay.home / "socket").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         here, mainstay.folder = mainstay.folder, other
@@ -194,4 +194,4 @@ def test_a_run_beside_an_open_chat_works_in_its_own_folder_and_not_in_the_chats(
         assert not (here / "here.txt").exists()
         assert chat.poll() is None
     finally:
-        chat.communicate(timeout=20)
+        chat.communicate(timeout=120)

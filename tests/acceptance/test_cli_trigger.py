@@ -20,7 +20,7 @@ from support.cli_support import Command, FakeModel
 
 from mainstay.io.webhook_signatures import sign_webhook
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 SECRET = "a secret that nobody guesses"
 HOOK = f"triggers:\n  webhooks:\n    bugs:\n      secret: {SECRET}\n      session: bugs\n      text: Triage this.\n"
 

@@ -29,7 +29,7 @@ from mainstay.core.third_party_component_health import check_components
 
 PAGE = DOCS / "how-to" / "components.md"
 SOURCE = ROOT / "examples" / "components" / "channel"
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture(scope="module")

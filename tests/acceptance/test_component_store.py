@@ -79,7 +79,7 @@ def test_a_store_of_another_distribution_is_used_like_a_built_in_one(tmp_path: P
         [sys.executable, "-c", USE, str(home), *MISTAKES],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": path},
         check=False,
     )

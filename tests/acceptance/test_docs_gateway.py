@@ -49,7 +49,7 @@ SERVE, HTTP, GRPC, PEOPLE, CHANNELS = (
 )
 GATEWAY, REFERENCE = DOCS / "concepts" / "gateway.md", DOCS / "reference" / "http.md"
 PAGES = (SERVE, HTTP, GRPC, PEOPLE, CHANNELS, GATEWAY, REFERENCE)
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 PORTS = ("7460", "7461", "8765")  # as the pages have them
 LAST = "programs on this machine"  # of what a server says at its start
 CODE = re.compile(r"\b[0-9A-Z]{4}-[0-9A-Z]{4}\b")

@@ -36,7 +36,7 @@ SANDBOXED = pytest.mark.skipif(
     bubblewrap_problem() is not None, reason=f"no sandbox to run programs in: {bubblewrap_problem()}"
 )
 NONE = "\u2013"  # stands in a table for no default
-ENOUGH_S = 120.0  # for a whole page, on a busy machine; five minutes are promised, with the reading
+ENOUGH_S = 280.0  # for a whole page, on a busy machine; five minutes are promised, with the reading
 
 
 class Block(msgspec.Struct, frozen=True):

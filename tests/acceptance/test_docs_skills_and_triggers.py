@@ -38,7 +38,7 @@ SANDBOXED = pytest.mark.skipif(
     bubblewrap_problem() is not None, reason=f"no sandbox to run commands in: {bubblewrap_problem()}"
 )
 SERVE = "mainstay trigger serve\n"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 WAITS = 5  # how a run ends that waits for an approval
 AGAIN = re.compile(r"mainstay trigger (history|list|show)\b.*\n|ls .*\n")  # only looks, and may be a moment early
 

@@ -20,7 +20,7 @@ from support.example_model import ExampleModel, Messages, Said
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "eval" / "cases.yaml"
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def say(messages: Messages) -> Said:

@@ -37,7 +37,7 @@ class Example:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")

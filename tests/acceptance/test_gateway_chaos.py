@@ -49,7 +49,7 @@ async def test_a_server_that_is_killed_repeatedly_loses_nothing_and_posts_nothin
                     await server.start()
                 for one in (*talkers, *posters):
                     one.stopping = True
-                await asyncio.wait_for(asyncio.gather(*saying), 60)
+                await asyncio.wait_for(asyncio.gather(*saying), 120)
             await server.settled()
             marks = [mark for one in posters for mark in one.taken]
             await until(lambda: len(platform.shown) >= len(marks), lambda: server.said)
@@ -115,7 +115,7 @@ async def test_sigterm_lets_short_turns_end_and_the_next_start_ends_the_long_one
             assert [one.broken for one in quick] == [0] * len(quick)
             model.pause_s = 0.001
             await server.start()
-            await asyncio.wait_for(asyncio.gather(*hearing), 60)
+            await asyncio.wait_for(asyncio.gather(*hearing), 120)
         await server.settled()
         await server.end(signal.SIGTERM)
         for talker in (*slow, *quick):
@@ -148,7 +148,7 @@ async def test_sighup_under_load_drops_nothing_and_a_broken_configuration_change
         assert (await told("the configuration was not reloaded")).startswith("[Be bold.]")
         for one in talkers:
             one.stopping = True
-        await asyncio.wait_for(asyncio.gather(*saying), 60)
+        await asyncio.wait_for(asyncio.gather(*saying), 120)
         assert [one.broken for one in talkers] == [0] * SESSIONS
         await server.settled()
         assert await server.end(signal.SIGTERM) == 0

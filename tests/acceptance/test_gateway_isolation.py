@@ -14,7 +14,7 @@ import json
 import random
 import re
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count, product
 from pathlib import Path
@@ -468,19 +468,19 @@ async def test_f41_a_websocket_reveals_nothing_of_another_persons_sessions(scene
                 await ws.send_json(wish)
         await ws.send_json({"do": "approve", "id": scene.known.approvals[0]})
         await ws.send_json({"do": "follow", "session": 7})
-        heard = await everything(ws)
+        heard = await everything(ws, lambda heard: len(heard) > 3)
     assert len(heard) > 3
     assert leaks(*heard) <= said, heard
     await rig.settled()
     assert await rig.journal(but=own) == before
 
 
-async def everything(ws: aiohttp.ClientWebSocketResponse) -> list[str]:
-    """Until there is no more for a moment."""
+async def everything(ws: aiohttp.ClientWebSocketResponse, is_enough: Callable[[list[str]], bool]) -> list[str]:
+    """Until it is enough and there is no more for a moment."""
     heard: list[str] = []
     while True:
         try:
-            message = await ws.receive(timeout=0.3)
+            message = await ws.receive(timeout=0.3 if is_enough(heard) else HOLDS_S)
         except TimeoutError:
             return heard
         if message.type is not aiohttp.WSMsgType.TEXT:
@@ -716,10 +716,10 @@ async def test_f41_a_role_is_what_the_key_may_at_most_and_no_more_once_it_is_les
     session_key = f"web:ann:{RED['session']}"
     async with rig.browser.ws_connect(f"{rig.url}/api/ws", protocols=[f"bearer.{rig.keys['max']}"]) as ws:
         await ws.send_json({"do": "follow", "session": session_key})
-        assert "message" in leaks(*await everything(ws))
+        assert "message" in leaks(*await everything(ws, lambda heard: "message" in leaks(*heard)))
         await known.grant_role("max", "red", "member")
         await ws.send_json({"do": "follow", "session": session_key, "after": 1})
-        assert not leaks(*await everything(ws))
+        assert not leaks(*await everything(ws, lambda heard: False)), "until it is closed"
         assert ws.closed
         assert ws.close_code == 1008
     got = await rig.ask("GET", f"/api/sessions/{quote(session_key, safe='')}", key=rig.keys["max"])
@@ -776,6 +776,26 @@ async def test_f41_which_person_may_approve_which_call(scene: Scene) -> None:
     assert all("Only reading is allowed here" in one for one in results)
     assert rig.burnt == [RED["approval"]]
     rig.burnt.clear()
+
+
+async def test_f41_a_guest_reads_nothing_of_other_people_through_the_agent(scene: Scene) -> None:
+    rig = scene.rig
+    calls = [
+        ("memory_search", {"query": "the word is"}),
+        ("memory_search", {"query": "keeps bees", "k": 50}),
+        ("memory_recall", {"topic": "bees"}),
+        ("memory_summary", {}),
+        ("search_channel", {"query": "the"}),
+        *(("memory_get", {"id": id}) for id in scene.known.ids[:40]),
+    ]
+
+    async def read(who: str) -> list[str]:
+        asked = [await rig.prompt(who, "reading", calling(*calls[at : at + 10])) for at in range(0, len(calls), 10)]
+        return [result["content"] for reply in asked for result in reply["results"]]
+
+    assert leaks(*await read("ann")) >= {"message", "memory", "summary"}, "the calls find what a member may read"
+    echoed = leaks(*scene.known.ids[:40])
+    assert leaks(*await read("gus")) <= echoed
 
 
 # --- the agent of another workspace, which obeys -------------------------------------------------

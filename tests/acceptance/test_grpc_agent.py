@@ -21,7 +21,7 @@ from support.cli_support import Command, FakeModel
 from support.grpc_world import Caller, compiled, everything, trouble, until
 from support.paths import PYTHONPATH, SUPPORT
 
-HOLDS_S = 60.0
+HOLDS_S = 120.0
 
 
 @asynccontextmanager

@@ -79,12 +79,12 @@ class Server:
 
     def __enter__(self) -> Server:
         self._thread.start()
-        assert self._up.wait(30)
+        assert self._up.wait(120)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(120)
         self._loop.close()
 
 
@@ -151,14 +151,14 @@ def test_nothing_that_is_made_up_from_the_description_breaks_the_server(server: 
             nonlocal tried
             tried += 1
             with contextlib.suppress(UnicodeError):  # what no client could send
-                response = case.call(base_url=base, headers=headers, timeout=30)
+                response = case.call(base_url=base, headers=headers, timeout=120)
                 case.validate_response(response, checks=checks)
 
         attempt()
     assert tried >= len(list(entries_for("http")))
     import http.client
 
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
     connection.request("GET", "/readyz")
     assert json.loads(connection.getresponse().read()) == {"status": "ready"}
     connection.close()

@@ -12,9 +12,9 @@ from statistics import median
 
 import pytest
 from support.cli_support import SOURCE, Command, FakeModel
-from test_cli_serve import Served, until
+from support.served_command import Served, until
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 REST_S = 0.3
 RESTING = 1.0  # % of a CPU
 TALKING = 30.0

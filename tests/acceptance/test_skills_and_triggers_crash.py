@@ -25,13 +25,13 @@ from mainstay import Agent
 from mainstay.core.events import Received, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import parts_text
-from mainstay.core.outcome import Answered, Failed
+from mainstay.core.outcome import Answered
 from mainstay.io.webhook_signatures import IDEMPOTENCY_KEY_HEADER, sign_webhook
 from mainstay.providers.scripted import Stall
 from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import ScriptedProvider
 
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 SECRET = "a secret that nobody guesses"
 SEEDS = range(6) if os.environ.get("MAINSTAY_TEST_ALL") else [20]
 KILLS = 20 if os.environ.get("MAINSTAY_TEST_ALL") else 8
@@ -310,8 +310,8 @@ def test_f10_f29_f42_after_many_kills_every_event_happened_once_and_no_skill_is_
     } == {"ok"}
 
 
-async def test_prompts_queued_behind_an_abandoned_turn_are_done(tmp_path: Path) -> None:
-    """A turn is interrupted so often that it is not taken up again. What came behind it, as events do, is."""
+async def test_a_turn_and_prompts_behind_it_are_done_after_many_shutdowns(tmp_path: Path) -> None:
+    """A shutdown in order does not count against the turn that it interrupts, nor against what waits behind it."""
     home, waiting = tmp_path / "home", []
     for number in range(Limits().resumes_max + 1):
         stuck = ScriptedProvider(lambda context, options: Stall())
@@ -321,7 +321,7 @@ async def test_prompts_queued_behind_an_abandoned_turn_are_done(tmp_path: Path) 
             while not stuck.asked:
                 await asyncio.sleep(0.01)
     await asyncio.gather(*waiting, return_exceptions=True)
-    async with Agent(ScriptedProvider(["Very well."]), home=home) as agent:
+    async with Agent(ScriptedProvider(["Very well.", "And this."]), home=home) as agent:
         await agent.settled()
         ends = [one.event for one in await agent.sessions.records("s") if isinstance(one.event, TurnEnded)]
-        assert [type(one.outcome) for one in ends] == [Failed, Answered]
+        assert [type(one.outcome) for one in ends] == [Answered, Answered]

@@ -31,11 +31,12 @@ from mainstay.config.schema import ToolSettings
 from mainstay.config.schema_judges_budgets_telemetry import TelemetrySettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.turn_location import trace_id
+from mainstay.observe import span_exporter
 from mainstay.testing import Call, ScriptedProvider
 
 proto: Any = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 parser: Any = pytest.importorskip("prometheus_client.parser")
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 KEY = "zq7canarycollectorv9k2m4x8w3"
 
 
@@ -285,7 +286,8 @@ def test_where_nothing_can_be_sent_is_one_sentence_with_its_line(wrong: str, tmp
     assert "line 1" in str(refused.value)
 
 
-async def test_turns_do_not_wait_for_a_collector_that_hangs(tmp_path: Path) -> None:
+async def test_turns_do_not_wait_for_a_collector_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_exporter, "REQUEST_TIMEOUT_S", 3600.0)
     with socket.create_server(("127.0.0.1", 0)) as hung:  # it takes connections, and never says a word
         config = configured(f"http://127.0.0.1:{hung.getsockname()[1]}")
         async with Agent(ScriptedProvider(lambda context, options: "yes"), home=tmp_path, config=config) as agent:
@@ -294,8 +296,8 @@ async def test_turns_do_not_wait_for_a_collector_that_hangs(tmp_path: Path) -> N
                 await agent.run("s", "hello")
             took = time.monotonic() - began
             closing = time.monotonic()
-        assert took < 8.0, "a request to it alone may take ten seconds"
-        assert time.monotonic() - closing < 12.0
+        assert took < 120.0, "a request to it alone may take an hour"
+        assert time.monotonic() - closing < 120.0
 
 
 # --- in a terminal -------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ def samples(text: str) -> dict[str, float]:
 
 
 def test_a_server_tells_prometheus_how_it_does_and_traces_go_on_beside(mainstay: Command, endpoint: Endpoint) -> None:
-    from test_cli_serve import Served, until
+    from support.served_command import Served, until
 
     before = (mainstay.home / "mainstay.yaml").read_text()
     mainstay.configure(f"{before}server: {{keys: auto}}\ntelemetry: {{endpoint: '{endpoint.url}', service: here}}\n")

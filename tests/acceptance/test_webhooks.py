@@ -46,7 +46,7 @@ class Answer(msgspec.Struct):
 def post(
     port: int, body: bytes, headers: dict[str, str] | None = None, path: str = "/hooks/ci", method: str = "POST"
 ) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
@@ -68,7 +68,7 @@ async def raw(port: int, *pieces: bytes, wait_s: float = 0.0) -> bytes:
                 break
             writer.write(piece)
             await asyncio.sleep(wait_s)
-        return await asyncio.wait_for(reader.read(), 60)
+        return await asyncio.wait_for(reader.read(), 120)
     except ConnectionError:
         return b""
     finally:
@@ -163,7 +163,7 @@ def shell_of_the_page() -> str:
 async def shell(script: str, port: int) -> list[str]:
     env = {"PATH": os.environ["PATH"], "CI_SECRET": SECRET, "URL": f"http://127.0.0.1:{port}"}
     process = await asyncio.create_subprocess_exec("sh", "-eu", "-c", script, env=env, stdout=asyncio.subprocess.PIPE)
-    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    said, _ = await asyncio.wait_for(process.communicate(), 120)
     return said.decode().splitlines()
 
 
@@ -245,7 +245,7 @@ class Process:
 
     def stop(self, how: int) -> None:
         self.process.send_signal(how)
-        self.process.wait(60)
+        self.process.wait(120)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -387,7 +387,7 @@ def test_a_connection_is_reused_for_the_next_delivery_also_after_a_refusal(
     tmp_path: Path, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
     def talk(port: int) -> list[int]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         statuses = []
         for n, headers in enumerate([{}, signed(b"1"), {"X-Mainstay-Signature": "v1=00"}, signed(b"3")]):
             connection.request("POST", "/hooks/ci", str(n).encode(), headers)
@@ -504,7 +504,7 @@ def serve(mainstay: Command) -> tuple[subprocess.Popen[str], int]:
         told = process.stderr.readline()
         assert told, "it ended before it served"
     port = int(told.partition("127.0.0.1:")[2].partition("/")[0])
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while True:
         try:
             assert post(port, b"", {}, "/healthz", "GET").status == 200
@@ -515,7 +515,7 @@ def serve(mainstay: Command) -> tuple[subprocess.Popen[str], int]:
 
 def end(process: subprocess.Popen[str], how: int) -> None:
     process.send_signal(how)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
 
 
 def test_f42_the_command_serves_webhooks_and_knows_replays_after_it_was_killed(mainstay: Command) -> None:

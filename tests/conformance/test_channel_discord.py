@@ -250,7 +250,7 @@ def test_it_works_on_uvloop_and_ends_with_no_thread_left(tmp_path: Path) -> None
             await ear.wait_for("still there?")
 
     uvloop.run(talk())
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while kept := [one.name for one in threading.enumerate() if one.name.startswith("keep-alive-handler")]:
         assert time.monotonic() < until, kept
         time.sleep(0.01)

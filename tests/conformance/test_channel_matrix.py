@@ -18,15 +18,28 @@ import pytest
 
 pytest.importorskip("nio", reason="this needs matrix-nio")
 
+from support.chat_world import World, running
 from support.matrix_platform import ANN, BEN, BOT, MatrixRig, People, matrix_rig
 from support.synapse_server import synapse
 
+from mainstay import tool
 from mainstay.channels.matrix.channel import MatrixChannel
 from mainstay.channels.matrix.client import TIMELINE_EVENTS_MAX, MatrixCredentials
+from mainstay.config.schema import PolicySettings
 from mainstay.core.channels import DeliveryDeferred, DeliveryRejected, IncomingFile
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import ConfigError
-from mainstay.testing.channel_rig import RecordingMessageHandler, room_address, start_thread, wait_for_post, wait_until
+from mainstay.core.ports import Context, Options
+from mainstay.providers.scripted import Step
+from mainstay.testing import Call
+from mainstay.testing.channel_rig import (
+    RecordingMessageHandler,
+    eventually,
+    room_address,
+    start_thread,
+    wait_for_post,
+    wait_until,
+)
 from mainstay.testing.channel_suite import ChannelSuite
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
@@ -337,3 +350,51 @@ def test_it_works_on_uvloop_too(people: People, tmp_path: Path) -> None:
             assert [one.own for one in await rig.channel.history(at, 0, 10)] == [False, True, False]
 
     uvloop.run(talk())
+
+
+# --- approvals -----------------------------------------------------------------------------------
+
+
+async def test_a_long_call_is_attached_whole_and_is_approved_and_denied_in_the_room(
+    rig: MatrixRig, tmp_path: Path
+) -> None:
+    launched: list[str] = []
+    what = "".join(f"line {number}: rm -rf /{number}\n" for number in range(2_200)) + "\u202ethe end"
+
+    @tool(effect="unsafe", sink=["to"], untrusted=False)
+    def launch(what: str = "", to: str = "") -> str:
+        """Launch."""
+        launched.append(what)
+        return "launched"
+
+    def script(context: Context, options: Options) -> Step:
+        return "It flies." if context.messages[-1].role == "tool" else [Call("launch", {"what": what})]
+
+    world = World(tmp_path / "world", rig, script=script)
+    world.tools = [launch]
+    world.config = {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        await rig.send_message(rig.direct_room, "launch it")
+        asked = await world.shown(rig, rig.direct_room, "/approve")
+
+        async def find_file() -> bytes | None:
+            files = [file for message in await rig.posted_messages(rig.direct_room) for file in message.files]
+            return files[0][1] if files else None
+
+        whole_call = (await eventually(find_file, "the whole call is attached")).decode()
+        assert "line 2199: rm -rf /2199" in whole_call
+        assert "the end" in whole_call
+        assert "\u202e" not in whole_call + asked.text
+        assert not launched
+        await rig.send_message(rig.direct_room, "/deny not now")
+        await world.shown(rig, rig.direct_room, "It flies.")
+        assert not launched
+        await rig.send_message(rig.direct_room, "launch it again")
+        await eventually(lambda: _count_requests(rig, 2), "it is asked about again")
+        await rig.send_message(rig.direct_room, "/approve")
+        await wait_until(lambda: launched == [what], "it was approved after it was shown")
+
+
+async def _count_requests(rig: MatrixRig, count: int) -> bool:
+    messages = await rig.posted_messages(rig.direct_room)
+    return sum(bool(message.files) for message in messages) >= count

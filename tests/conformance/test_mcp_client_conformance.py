@@ -19,7 +19,7 @@ from support.published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMAN
 
 CLIENT = SUPPORT / "mcp_conformance_client.py"
 SOURCES = Path(__file__).parents[2] / "src"
-SCENARIO_S = 90
+SCENARIO_S = 120
 
 STABLE = (*CONFORMANCE_STABLE, "2025-11-25")
 NEWER = (*CONFORMANCE_NEWER, "2026-07-28")

@@ -115,13 +115,13 @@ async def test_a_long_operation_tells_of_its_progress_and_can_be_cancelled(tmp_p
         assert "completed" in await short.run(duration=1, steps=4)
         assert short.progress[0].startswith("1 of 4")
         long = Call(servers, name)
-        running = asyncio.create_task(long.run(duration=60, steps=200))
-        async with asyncio.timeout(60):
+        running = asyncio.create_task(long.run(duration=600, steps=2000))
+        async with asyncio.timeout(120):
             while not long.progress:
                 await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(running, 2)
+            await asyncio.wait_for(running, 120)
         assert await call(servers, "every__echo", message="still here") == "Echo: still here"
 
 

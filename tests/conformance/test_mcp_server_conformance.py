@@ -18,7 +18,7 @@ import pytest
 from support.cli_support import Command, FakeModel
 from support.published_packages import CONFORMANCE, CONFORMANCE_NEWER, CONFORMANCE_STABLE, node, npm_packages
 
-SCENARIO_S = 90
+SCENARIO_S = 120
 
 Release = tuple[str, str, str]
 STABLE: Release = (*CONFORMANCE_STABLE, "2025-11-25")
@@ -62,7 +62,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert found is not None
     yield found[0]
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     model.close()
     assert (process.returncode, errors) == (0, "")
 

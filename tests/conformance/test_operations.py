@@ -36,8 +36,9 @@ from support.operations_world import (
 
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MemoryUnknown, SessionUnknown, Unauthorised
-from mainstay.core.events import ApprovalAnswered, Folded
+from mainstay.core.events import ApprovalAnswered, Folded, Received, TurnSetAside, TurnStarted
 from mainstay.core.memory_tiers import Fact, Summary
+from mainstay.core.messages import Text
 from mainstay.core.people import Person, PersonRole
 from mainstay.core.triggers import Trigger, TriggerTarget
 from mainstay.operations import (
@@ -63,7 +64,7 @@ from mainstay.server import mcp_server
 from mainstay.server.grpc import operations_schema
 from mainstay.server.mcp_tools import MCP_TOOLS
 
-HOLDS_S = 20.0
+HOLDS_S = 120.0
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 WEATHER = ClientTool("weather", "The weather.", {"type": "object", "properties": {}})
 
@@ -154,6 +155,12 @@ async def archived(bench: Bench) -> None:
     await bench.agent.sessions.archive("s")
 
 
+async def set_aside(bench: Bench) -> None:
+    """A turn as three crashed processes leave it."""
+    lane = (await bench.agent.runtime()).lanes.get("s")
+    await lane.record_changes(Received((Text("hi"),)), TurnStarted((1,), turn=1), TurnSetAside(crashes=3, turn=1))
+
+
 async def folded(bench: Bench) -> None:
     """A fact and a summary, as a fold of the session's turns leaves them."""
     await bench.agent.run("s", "we rented the flat in Lisbon")
@@ -239,6 +246,11 @@ async def is_gone(bench: Bench) -> bool:
     except SessionUnknown:
         return True
     return False
+
+
+async def is_released(bench: Bench) -> bool:
+    info = await bench.agent.sessions.get("s")
+    return not info.set_aside and not info.unfinished
 
 
 def status_is(status: str) -> After:
@@ -430,6 +442,12 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         request=lambda bench: sessions.PauseSession(session="s"),
         result=lambda bench, value: value["status"] == "paused",
         after=status_is("paused"),
+    ),
+    sessions.ReleaseSession: Scenario(
+        prepare=set_aside,
+        request=lambda bench: sessions.ReleaseSession(session="s", fail=True),
+        result=lambda bench, value: (value["turns"], value.get("set_aside", False)) == (1, False),
+        after=is_released,
     ),
     sessions.RenameSession: Scenario(
         prepare=said("hi"),

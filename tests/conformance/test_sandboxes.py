@@ -67,11 +67,11 @@ def _engine() -> str:
     """Why no container can be had here; empty if one can."""
     if shutil.which("docker") is None:
         return "docker is not installed"
-    done = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         return "no docker engine runs: " + (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
     image = os.environ.get("MAINSTAY_TEST_IMAGE", "debian:stable-slim")
-    have = subprocess.run(["docker", "image", "inspect", image], capture_output=True, timeout=30, check=False)
+    have = subprocess.run(["docker", "image", "inspect", image], capture_output=True, timeout=120, check=False)
     return f"docker has no image {image}" if have.returncode else ""
 
 
@@ -89,7 +89,7 @@ class TestDocker(SandboxSuite):
         words += ["--name", self.name, "-v", f"{os.path.realpath(tmp_path)}:/workspace", image, "sleep", "600"]
         subprocess.run(words, check=True, capture_output=True, timeout=120)
         yield
-        subprocess.run(["docker", "kill", self.name], check=False, capture_output=True, timeout=60)
+        subprocess.run(["docker", "kill", self.name], check=False, capture_output=True, timeout=120)
 
     def make(self, folder: Path) -> Sandbox:
         return DockerSandbox(self.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,17 @@ from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetS
 from mainstay.core.chat_addresses import ChatAddress, PlatformMessage, ReceivedFile
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import RequestRefused, StreamBroken
-from mainstay.core.events import ApprovalAnswered, Delivered, Folded, Guarded, MessageAdded, Relieved, SessionChanged
+from mainstay.core.events import (
+    ApprovalAnswered,
+    Delivered,
+    Folded,
+    Guarded,
+    MessageAdded,
+    Relieved,
+    SessionChanged,
+    TurnResumed,
+    TurnSetAside,
+)
 from mainstay.core.input_envelope import InputEnvelope
 from mainstay.core.judges import JudgeInput
 from mainstay.core.limits import Limits
@@ -148,7 +159,7 @@ class Recording:
             contributors=(Notes(),),
             summariser=ModelSummariser(lambda _: writer),
             on_stored=self.follower.mark_changed,
-            **({"trust": trust, "screen": _screened} if trust is not None else {}),
+            **({"trust": trust, "scan_input": _screened} if trust is not None else {}),
             **(self.accounted() if accounted else {}),
         )
         self.lanes = LaneRegistry(services)
@@ -164,7 +175,7 @@ class Recording:
             return (0.9, "kind") if "please" in exhibit.answer else (0.2, "curt")
 
         jury = ConcurrentJudgePanel([FunctionJudge("kind", kind)], corrections_max=1)
-        return {"accounts": WorkspaceBudgetManager(books, budgets, self.store, "harbour"), "panel": jury}
+        return {"budget_manager": WorkspaceBudgetManager(books, budgets, self.store, "harbour"), "judges": jury}
 
     def tools(self) -> list[FunctionTool]:
         async def look(at: str) -> str:
@@ -333,6 +344,7 @@ async def record(path: Path) -> None:
     await life.crash()
     await record_long(life)
     await record_unfinished(life)
+    await record_set_aside(life)
     await record_trust(life)
     await record_channel(life)
     await record_accounts(life)
@@ -374,6 +386,21 @@ async def record_unfinished(life: Recording) -> None:
     await life.lanes.resume_unfinished()
     await life.at_work.wait()
     await life.say("unfinished", Text("and thank you"), id="u-2", sender="ada")
+    await life.crash()
+
+
+async def record_set_aside(life: Recording) -> None:
+    """A turn that was set aside after crashes, was released, and answered."""
+    stall = Stall()
+    life.open([stall])
+    await life.say("set-aside", Text("look at the harbour"), id="s-1")
+    await stall.reached.wait()
+    await life.crash()
+    life.open(["The harbour is open."])
+    lane = life.lanes.get("set-aside")
+    await lane.record_changes(TurnResumed(turn=1, after_crash=True), TurnSetAside(turn=1, crashes=3))
+    await lane.release()
+    await life.lanes.wait_until_settled()
     await life.crash()
 
 
@@ -559,7 +586,8 @@ def digest(said: Any) -> str:
 
 
 def main() -> None:
-    sql, seen = FOLDER / f"{mainstay.__version__}.sql", FOLDER / f"{mainstay.__version__}.json"
+    name = "-".join((mainstay.__version__, *sys.argv[1:]))
+    sql, seen = FOLDER / f"{name}.sql", FOLDER / f"{name}.json"
     if sql.exists() or seen.exists():
         raise SystemExit(f"{sql.name} is there already, and a golden file is never made again")
     with tempfile.TemporaryDirectory() as folder:

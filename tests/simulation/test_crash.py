@@ -45,7 +45,7 @@ class Lab:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=120)
 
 
 @pytest.fixture(scope="module")

@@ -421,7 +421,7 @@ async def raw(home: Path, line: bytes) -> str:
     reader, writer = await asyncio.open_unix_connection(str(home / SOCKET_NAME))
     try:
         writer.write(line + b"\n")
-        return (await asyncio.wait_for(reader.read(), 20)).decode()
+        return (await asyncio.wait_for(reader.read(), 120)).decode()
     finally:
         writer.close()
 

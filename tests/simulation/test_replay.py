@@ -280,7 +280,7 @@ async def test_a_session_kept_in_sqlite_replays_identically(tmp_path: Path) -> N
     lanes = LaneRegistry(services)
     for text in ("one", "two", "three"):
         ticket = await lanes.get(SESSION).accept(InputEnvelope(parts=to_parts(text), thread=SESSION, id=text))
-        assert isinstance((await asyncio.wait_for(ticket.reply, 30)).outcome, Answered)
+        assert isinstance((await asyncio.wait_for(ticket.reply, 120)).outcome, Answered)
     await lanes.close()
     records = await store.read_records(SESSION)
     await store.close()

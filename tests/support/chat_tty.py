@@ -19,7 +19,7 @@ import pyte
 from support.cli_support import Command
 
 CONTROLS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\r")
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 PROMPTING = b"\x1b[?2004h"
 MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 # a terminal of its own, as a shell gives it: Ctrl-C is a signal there

@@ -15,7 +15,7 @@ from typing import Any
 
 from support.warm_command import can_be_warm, run_warm
 
-COMMAND_S = 60
+COMMAND_S = 120
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 LONG = "\n\n".join(

@@ -50,7 +50,7 @@ class DescribedApi:
 
     def __exit__(self, *raised: object) -> None:
         self._server.shutdown()
-        self._thread.join(10)
+        self._thread.join(120)
         self._server.server_close()
 
     @property

@@ -18,7 +18,7 @@ def install_example(kind: str, folder: Path) -> Path:
     source, site = folder / "source", folder / "site"
     shutil.copytree(ROOT / "examples" / "components" / kind, source)  # building writes beside the sources
     pip = [sys.executable, "-m", "pip", "install", *_OFFLINE, "--target", str(site), str(source)]
-    done = subprocess.run(pip, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return site
 

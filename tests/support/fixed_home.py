@@ -32,7 +32,7 @@ class FixedHome:
     async def load_budget_report(self, workspace: str | None) -> BudgetReport:
         return BudgetReport()
 
-    def status(self) -> ServerStatus:
+    async def status(self) -> ServerStatus:
         return ServerStatus(version="0", at=[], workspaces=list(self._names or ()), channels={}, unready={})
 
 

@@ -25,7 +25,7 @@ from mainstay.store.sqlite.store import SqliteStore
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 SECRET = "what only the two of us know"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 AGAIN_S = 0.05  # before a client comes again
 MARK = re.compile(r"#[a-z]+[0-9]+-[0-9]+")  # what each prompt is known by
 WORDS = 24
@@ -179,6 +179,8 @@ class Platform(Server):
 class ServerRestarts:
     """`mainstay serve` on one port, again and again."""
 
+    prefix: tuple[str, ...] = ()  # of the command line: a program that changes limits and runs the command
+
     def __init__(self, folder: Path, model: Model, platform: Platform | None = None, drain_s: float = 30.0) -> None:
         self.home = folder / "home"
         self.home.mkdir(mode=0o700)
@@ -207,7 +209,7 @@ channels: {{hook: {{kind: webhook, secret: {SECRET}, url: "http://127.0.0.1:{sel
 
     async def start(self) -> None:
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": str(SOURCE), "KEY": "sk-nothing"}
-        command = [sys.executable, "-m", "mainstay", "serve", "--home", str(self.home)]
+        command = [*self.prefix, sys.executable, "-m", "mainstay", "serve", "--home", str(self.home)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         end = time.monotonic() + PATIENCE_S

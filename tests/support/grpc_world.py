@@ -35,7 +35,7 @@ from mainstay.store.memory.people_store import InMemoryPeopleStore
 from support.fixed_home import FixedHome, opened_workspace
 
 PROTO = Path(__file__).parents[2] / "proto"
-HOLDS_S = 30.0
+HOLDS_S = 120.0
 
 
 @cache

@@ -29,7 +29,7 @@ from mainstay.server.uvicorn_server import UvicornOptions, bind_socket, serve_as
 from mainstay.store.memory.people_store import InMemoryPeopleStore
 from support.fixed_home import FixedHome, opened_workspace
 
-HOLDS_S = 30.0
+HOLDS_S = 120.0
 MAIN = "default"
 ALL: tuple[AccessScope, ...] = ("chat", "read", "approve", "admin")
 

@@ -66,6 +66,7 @@ METHODS: dict[type[Operation[Any]], Call] = {
     sessions.ArchiveSession: lambda agent, one: agent.sessions.archive(one.session),
     sessions.ActivateSession: lambda agent, one: agent.sessions.activate(one.session),
     sessions.PauseSession: lambda agent, one: agent.sessions.pause(one.session),
+    sessions.ReleaseSession: lambda agent, one: agent.sessions.release(one.session, fail=one.fail),
     sessions.RenameSession: lambda agent, one: agent.sessions.rename(one.session, one.title),
     sessions.ForkSession: lambda agent, one: agent.sessions.fork(one.session, one.to, upto=one.upto),
     sessions.CompactSession: _under("summary", lambda agent, one: agent.sessions.compact(one.session, one.focus)),

@@ -80,7 +80,7 @@ class World:
             await made.close()
 
     def made(self, *servers: McpServerConfig, **limits: Any) -> McpToolSource:
-        wanted = McpLimits(**{"start_s": 60.0, **limits})
+        wanted = McpLimits(**{"start_s": 120.0, **limits})
         given = servers or (self.server(),)
         return McpToolSource(given, self.workspace, self.sandbox, unconfined_sandbox=self.sandbox, limits=wanted)
 
@@ -105,7 +105,7 @@ async def call(made: McpToolSource, name: str, **arguments: Any) -> str:
     return await Call(made, name).run(**arguments)
 
 
-async def until(true: Callable[[], Any], what: str, within_s: float = 60.0) -> None:
+async def until(true: Callable[[], Any], what: str, within_s: float = 120.0) -> None:
     """Looks again and again: real processes take their own time."""
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s

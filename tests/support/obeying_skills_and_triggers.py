@@ -59,7 +59,7 @@ from support.obeying_goals import (
 from support.obeying_goals import GOALS as USUAL
 
 SECRET = "a secret that nobody guesses"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 FIRST, OTHER = "first", "other"
 BUNDLE = 900  # characters of a description that are shown whole, with room to spare
 ROOMY = 60_000  # tokens

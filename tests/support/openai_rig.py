@@ -27,7 +27,7 @@ from mainstay.server.uvicorn_server import bind_socket, serve_asgi
 from mainstay.store.memory.people_store import InMemoryPeopleStore
 from support.fixed_home import FixedHome, opened_workspace
 
-HOLDS_S = 30.0
+HOLDS_S = 120.0
 
 
 class World:

@@ -42,7 +42,7 @@ from mainstay.server.network_listeners import run_listeners
 from support.serving import Operated
 from support.skill_world import write_skill
 
-HOLDS_S = 30.0
+HOLDS_S = 120.0
 MAIN, SPARE, SKILL = "default", "spare", "greeting"
 NO_BODY: Final = object()
 YAML = f"""

@@ -18,6 +18,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import PluginState, ProcessPermissions, Sandbox
+from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.manifest import PluginAction, PluginLimits, PluginManifest
 from mainstay.plugins.plugin import Plugin, PluginHostSettings
@@ -31,9 +32,9 @@ from mainstay.turn.toolbox import PreparedCall, Toolbox
 PROGRAMS = Path(__file__).parent / "misbehaving_plugin"
 NO_WALLS = bubblewrap_problem()
 MARK = "LAB_MARK"
-PATIENT_S, SOON_S = 60.0, 0.6
+PATIENT_S, SOON_S = 600.0, 0.6  # no test waits for the first, and each that has the second does
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
-LIMITS = PluginLimits(memory_mb=160, processes=24, start_s=20.0)
+LIMITS = PluginLimits(memory_mb=160, processes=24, start_s=120.0)
 SWIFT = PluginHostSettings(restart_backoff_s=(0.01, 0.02, 0.05))
 ACTIONS = (
     PluginAction(name="do", description="Do it.", parameters=TEXT, timeout_s=PATIENT_S),
@@ -85,9 +86,16 @@ def host(mode: str, where: Path, sandbox: Sandbox, given: PluginSetup = USUAL) -
     return PluginHost(plugin(mode, where, given), sandbox, state, settings=given.pace)
 
 
-async def call(host: PluginHost, text: str = "", action: str = "do", session: str = "s") -> ToolResult:
+async def call(
+    host: PluginHost,
+    text: str = "",
+    action: str = "do",
+    session: str = "s",
+    breakers: CircuitBreakerRegistry | None = None,
+) -> ToolResult:
     """As a turn does it: checked, run, bounded, guarded."""
-    toolbox = Toolbox(build_plugin_tools(host), Limits(), guards=GUARDS)
+    breaker_for = breakers.get_breaker if breakers is not None else None
+    toolbox = Toolbox(build_plugin_tools(host), Limits(), guards=GUARDS, breaker_for=breaker_for)
     arguments = msgspec.json.encode({"text": text}).decode()
     asked = ToolCall(f"call-{uuid.uuid4().hex[:8]}", f"{host.plugin.name}__{action}", arguments)
     prepared = toolbox.prepare(asked)
@@ -144,7 +152,7 @@ class Peak:
         return self._most - self._before
 
 
-async def until(condition: Callable[[], bool], wait_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], wait_s: float = 120.0) -> None:
     """Real processes take their time; it is looked at until it holds."""
     deadline = time.monotonic() + wait_s
     while not condition():
@@ -152,7 +160,7 @@ async def until(condition: Callable[[], bool], wait_s: float = 20.0) -> None:
         await asyncio.sleep(0.01)
 
 
-async def until_async(condition: Callable[[], Awaitable[bool]], wait_s: float = 20.0) -> None:
+async def until_async(condition: Callable[[], Awaitable[bool]], wait_s: float = 120.0) -> None:
     deadline = time.monotonic() + wait_s
     while not await condition():
         assert time.monotonic() < deadline, "it did not come to pass"

@@ -112,10 +112,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._part()
         self.wfile.write(self.rest[:HALF])
         self.wfile.flush()
-        self.hub.go_on.wait(60)
+        self.hub.go_on.wait(120)
 
     def answer_silence(self) -> None:
-        self.hub.go_on.wait(60)
+        self.hub.go_on.wait(120)
 
     def answer_longer(self) -> None:
         self._head(200, SIZE + 1)

@@ -267,7 +267,7 @@ class Server:
 
     def do_fetch(self, id: Any, arguments: Any, params: Any) -> Any:
         try:
-            with urllib.request.urlopen(arguments["text"], timeout=20) as found:
+            with urllib.request.urlopen(arguments["text"], timeout=120) as found:
                 return self.text(found.read(1000).decode())
         except OSError as error:
             return {**self.text(str(error)), "isError": True}

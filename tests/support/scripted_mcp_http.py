@@ -97,7 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", "0")
             self.end_headers()
         elif id is None and not site.nods:
-            site.released.wait(60)
+            site.released.wait(120)
         elif id is None:
             self.plain(202, b"")
         elif method == "initialize":
@@ -202,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def wait_for_the_end(self) -> None:
         """Until they hang up."""
-        self.connection.settimeout(60)
+        self.connection.settimeout(120)
         try:
             self.connection.recv(1)
         except OSError:

@@ -18,7 +18,7 @@ from mainstay.server.mcp_server import McpServer
 from mainstay.server.mcp_turns import closing_stream
 
 R = TypeVar("R")
-HOLDS_S = 20.0
+HOLDS_S = 120.0
 
 
 class Operated:

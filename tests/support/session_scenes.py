@@ -22,6 +22,7 @@ from mainstay.core.errors import (
     ProviderError,
     RateLimited,
     RequestRefused,
+    SessionBlocked,
     StreamBroken,
     Unauthorised,
 )
@@ -532,7 +533,7 @@ class SceneRun:
         try:
             lane = self._lanes.get(SESSION)
             ticket = await (lane.steer(envelope) if steer else lane.accept(envelope))
-        except LaneFull:
+        except (LaneFull, SessionBlocked):
             self.refused.add(text)
             return
         except AgentClosed:
@@ -540,7 +541,7 @@ class SceneRun:
         assert self.accepted.setdefault(text, ticket.seq) == ticket.seq, "accepted twice"
         try:
             reply = await ticket.reply
-        except AgentClosed:
+        except (AgentClosed, SessionBlocked):
             return
         assert reply.turn
         self.replies[text] += 1
@@ -553,6 +554,13 @@ class SceneRun:
                     self.heard.append((life, event.sequence))
         finally:
             hub.unwatch(watcher)
+
+    async def release(self) -> None:
+        """End a turn that was set aside, as a person would after such a life."""
+        info = await self.store.get_session(SESSION)
+        if info is not None and info.set_aside:
+            await self._lanes.get(SESSION).release(fail=True)
+            await self._lanes.wait_until_settled()
 
     async def answer_one_more(self) -> None:
         """After all actions the session answers."""
@@ -580,6 +588,7 @@ async def play(scene: Scene) -> SceneRun:
     made = SceneRun(scene)
     async with asyncio.timeout(HANG_S):
         await made.run()
+        await made.release()
         await check(made)
         await made.answer_one_more()
         await check(made)

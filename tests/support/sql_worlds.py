@@ -360,14 +360,14 @@ def mariadb() -> Iterator[str]:
         yield str(socket)
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(120)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(socket: Path) -> None:
     import pymysql
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while True:
         try:
             pymysql.connect(unix_socket=str(socket), user="root").close()

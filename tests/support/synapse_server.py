@@ -20,7 +20,7 @@ import msgspec
 
 from support.published_packages import SYNAPSE, python_packages
 
-START_S = 90.0
+START_S = 120.0
 SECRET = "between us"
 RELAXED = {"per_second": 10_000, "burst_count": 10_000}
 LIMITS = ("rc_message", "rc_registration", "rc_joins_per_room", "rc_room_creation")

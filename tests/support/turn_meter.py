@@ -31,7 +31,7 @@ T = TypeVar("T")
 SOURCE = Path(mainstay.__file__).parent
 DOUBLES = ("providers/scripted.py", "testing/")  # in the package, but no user's turn calls them
 QUEUE_MODULES = (worker_threads, home_projection_database, writer_thread)  # they hand jobs to threads
-PATIENCE_S = 30.0  # for a thread or a socket, while a turn is measured
+PATIENCE_S = 120.0  # for a thread or a socket, while a turn is measured
 SWITCH_INTERVAL_S = 1000.0  # of threads that do not wait
 
 

@@ -38,7 +38,7 @@ from mainstay.testing.channel_rig import eventually, wait_until
 from mainstay.testing.loopback_channel import LoopbackChannel, LoopbackMessage, LoopbackPlatform
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
-HOLDS_S = 30.0
+HOLDS_S = 120.0
 SECRET = "what both sides sign with and nobody else"
 ALL: tuple[AccessScope, ...] = ("chat", "read", "approve", "admin")
 KINDS = (
@@ -389,7 +389,7 @@ async def fill_workspaces(rig: WorkspacesRig) -> LeakedIds:
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: bees\ndescription: Of {RED['skill']}.\n---\nBees.\n")
     agent = await rig.service.workspaces.get_agent("red")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not await agent.skills("any"):  # the disk is looked at once a second
             await asyncio.sleep(0.05)
     name = RED["session"]

@@ -158,7 +158,7 @@ async def post(port: int, path: str, body: bytes, headers: dict[str, str]) -> tu
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n{lines}\r\n"
     writer.write(head.encode() + body)
     try:
-        answer = await asyncio.wait_for(reader.read(), 30)
+        answer = await asyncio.wait_for(reader.read(), 120)
     finally:
         writer.close()
     top, _, rest = answer.partition(b"\r\n\r\n")

@@ -50,7 +50,7 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze is not here; the file was read strictly")
     here = tmp_path / "mainstay.service"  # with a program that is there
     here.write_text(read("mainstay.service").replace("/opt/mainstay/bin/mainstay", "/bin/true"))
-    ran = subprocess.run([analyze, "verify", "--man=no", str(here)], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([analyze, "verify", "--man=no", str(here)], capture_output=True, text=True, timeout=120)
     if "Failed to" in ran.stderr and "mainstay.service" not in ran.stderr:
         pytest.skip(f"systemd-analyze cannot work here: {ran.stderr.splitlines()[0]}")
     said = [line for line in ran.stderr.splitlines() if "mainstay" in line]
@@ -221,7 +221,7 @@ def test_the_proxy_gathers_no_events() -> None:
     assert (shell, flag) == ("sh", "-c")
     edit = shlex.split(script)[1]
     ran = subprocess.run(
-        ["sed", edit], input=read("nginx.conf"), capture_output=True, text=True, timeout=60, check=True
+        ["sed", edit], input=read("nginx.conf"), capture_output=True, text=True, timeout=120, check=True
     )
     assert "    server 127.0.0.1:7460;" in read("nginx.conf")
     assert "    server mainstay:7460;" in ran.stdout

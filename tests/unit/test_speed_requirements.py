@@ -83,7 +83,7 @@ async def test_loom_082_a_session_is_recovered_within_50_ms_of_a_restart(tmp_pat
         await world.send("go on")
         await stall.reached.wait()
         await world.crash()
-    for _ in range(3):
+    for _ in range(2):  # a third crash would set the turn aside
         before = time.process_time()
         stall = Stall()
         world = world.after(lambda context, options, stall=stall: stall)

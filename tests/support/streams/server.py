@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 RESET = "reset"  # close with RST
+CLOSE = "close"  # close with FIN, whatever the headers say
 STALL = "stall"  # say nothing more until the client leaves
 Action = bytes | float | str
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -101,6 +102,8 @@ class Loopback:
                 writer.write(action)
             elif action == RESET:
                 reset(writer)
+                return False
+            elif action == CLOSE:
                 return False
             elif action == STALL:
                 await reader.read()

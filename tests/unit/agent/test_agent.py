@@ -460,7 +460,7 @@ print(Agent(ScriptedProvider(["hello"]), home={home!r}).run_sync("s", "hi").text
 
 def test_a_script_that_forgets_to_close_still_ends_and_loses_nothing(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(home=str(tmp_path))], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", SCRIPT.format(home=str(tmp_path))], capture_output=True, text=True, timeout=120
     )
     assert (done.stdout, done.returncode) == ("hello\n", 0), done.stderr
     agent = agent_of(["again"], tmp_path)
@@ -534,7 +534,7 @@ def test_importing_the_package_loads_the_nouns_and_nothing_heavy() -> None:
         "heavy = ('aiohttp', 'apsw', 'yaml', 'rich', 'prompt_toolkit', 'uvloop'); "
         "print([name for name in heavy if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n", done.stderr
 
 

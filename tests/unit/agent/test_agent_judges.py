@@ -10,8 +10,6 @@ import pytest
 
 from mainstay import Agent, Answered, Config, Judge
 from mainstay.agent.judges import build_panel, load_function
-from mainstay.cli.chat.formatters import describe_event
-from mainstay.cli.chat.plain_printer import PlainPrinter
 from mainstay.config.loader import load_config
 from mainstay.config.schema_judges_budgets_telemetry import JudgeEntry, JudgeSettings
 from mainstay.core.errors import ConfigError
@@ -21,6 +19,8 @@ from mainstay.core.messages import Text, parts_text
 from mainstay.core.outcome import Aborted
 from mainstay.judges.panel import ConcurrentJudgePanel
 from mainstay.observe.session_export import write_log
+from mainstay.terminal.formatters import describe_event
+from mainstay.terminal.plain_printer import PlainPrinter
 from mainstay.testing import ScriptedProvider
 
 KIND = JudgeEntry(criteria="The answer is kind.")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config, Limits, ToolContext, tool
-from mainstay.cli.chat.approval_formatter import format_approval
 from mainstay.config.schema import (
     ContextSettings,
     GuardSettings,
@@ -25,6 +24,7 @@ from mainstay.core.messages import FinishReason, Text, ToolResult
 from mainstay.core.outcome import Answered, Paused
 from mainstay.core.ports import Context, Options, StreamFinished, TextPiece
 from mainstay.core.tools import FunctionTool
+from mainstay.terminal.approval_formatter import format_approval
 from mainstay.testing import Call, Pieces, ScriptedProvider
 from mainstay.tools.spawn import SpawnTool
 

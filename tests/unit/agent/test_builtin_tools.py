@@ -70,5 +70,5 @@ def test_a_tool_that_cannot_be_offered_is_left_out() -> None:
 
 def test_the_configuration_is_loaded_without_the_modules_of_the_tools() -> None:
     code = "import sys, mainstay.config.loader; print([m for m in sys.modules if m.startswith('mainstay.tools')])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert result.stdout.strip() == "[]"

@@ -42,7 +42,7 @@ def limited(*options: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(120)
         for stream in (process.stdin, process.stdout):
             assert stream is not None
             stream.close()

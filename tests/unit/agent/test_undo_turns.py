@@ -10,7 +10,8 @@ import pytest
 
 from mainstay import Agent, Answered, Config, Paused
 from mainstay.agent.offline_agent import open_offline_agent
-from mainstay.agent.undo_dialog import USAGE, run_undo_command
+from mainstay.agent.undo_dialog import CANCELLED, USAGE, run_undo_command
+from mainstay.cli.chat.chat_session import ChatSession
 from mainstay.cli.chat.slash_commands import run_slash_command
 from mainstay.config.schema import ToolSettings
 from mainstay.core.errors import InputRefused
@@ -146,6 +147,23 @@ async def test_the_chat_command_shows_asks_and_restores(work: Path) -> None:
         assert (await run_undo_command(agent, "s", "yes", 1)).lines == ["undid turn 1: 1 path restored"]
         assert (work / "a.txt").read_text() == "old\n"
         assert (await run_undo_command(agent, "s", "list")).lines[0].startswith("no turn")
+        assert (await run_undo_command(agent, "s", "1")).lines == ["turn 1 is undone already"]
+
+
+def test_an_answer_to_undo_that_is_neither_yes_nor_no_cancels_it() -> None:
+    chat: Any = StubChat.__new__(StubChat)
+    chat.pending_approval = None
+    for text, meant in (("yes", "/undo 3 yes"), ("n", "/undo 3 n"), ("yess", "/undo 3 cancel"), ("/status", "/status")):
+        chat.shown_undo_turn = 3
+        assert ChatSession.expand_answer(chat, text) == meant
+        assert ChatSession.expand_answer(chat, text) == text, "only the next text is the answer"
+
+
+async def test_a_cancelled_undo_says_so_and_changes_nothing(work: Path) -> None:
+    async with open_agent(work, write("a.txt", "new\n"), "done") as agent:
+        await agent.run("s", "go")
+        assert (await run_undo_command(agent, "s", "1 cancel", 1)).lines == [CANCELLED]
+        assert (work / "a.txt").read_text() == "new\n"
 
 
 class StubChat:

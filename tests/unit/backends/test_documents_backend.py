@@ -342,5 +342,5 @@ async def test_many_questions_at_once_get_their_own_answers(tmp_path: Path) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert found == dict(pairs)

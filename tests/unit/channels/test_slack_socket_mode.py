@@ -176,7 +176,7 @@ async def test_slack_is_not_called_again_before_its_retry_time() -> None:
 
 
 async def test_a_connection_without_a_hello_is_not_counted_as_connected() -> None:
-    async with by_socket(bounds(connect_timeout_s=0.3)) as rig:
+    async with by_socket(bounds(connect_timeout_s=2.0)) as rig:
         rig.platform.greets = False
         with pytest.raises(DeliveryDeferred, match="in time"):
             await rig.channel.start(RecordingMessageHandler())

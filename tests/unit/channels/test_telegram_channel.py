@@ -125,7 +125,7 @@ def test_odd_particulars_of_a_refusal_are_left_out(parameters: object) -> None:
 
 
 async def test_an_album_that_comes_in_pieces_is_one_message(rig: TelegramRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mainstay.channels.telegram.polling.ALBUM_WAIT_S", 1.0)
+    monkeypatch.setattr("mainstay.channels.telegram.polling.ALBUM_WAIT_S", 3.0)
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)
     for number in range(3):

@@ -9,10 +9,10 @@ import pytest
 from rich.console import RenderableType
 from rich.text import Text
 
-from mainstay.cli.chat.code_highlighter import CodeHighlighter
-from mainstay.cli.chat.glyphs import GlyphSet
-from mainstay.cli.chat.markdown_renderer import CodeFence, RichToAnsiRenderer, find_finished_prefix, render_markdown
-from mainstay.cli.chat.markdown_stream import MarkdownStream
+from mainstay.terminal.code_highlighter import CodeHighlighter
+from mainstay.terminal.glyphs import GlyphSet
+from mainstay.terminal.markdown_renderer import CodeFence, RichToAnsiRenderer, find_finished_prefix, render_markdown
+from mainstay.terminal.markdown_stream import MarkdownStream
 
 DOCUMENT = """\
 # Title

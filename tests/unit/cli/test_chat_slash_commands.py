@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mainstay.cli.chat.context_chart import BAR_COLUMNS, BAR_COLUMNS_MIN, draw_context_chart
-from mainstay.cli.chat.formatters import to_plain_text
 from mainstay.cli.chat.slash_commands import COMMANDS, _parse_fields
 from mainstay.context.compiler import ContextSection, ContextView
+from mainstay.terminal.context_chart import BAR_COLUMNS, BAR_COLUMNS_MIN, draw_context_chart
+from mainstay.terminal.formatters import to_plain_text
 
 
 def test_the_context_is_one_bar_made_of_its_sections() -> None:

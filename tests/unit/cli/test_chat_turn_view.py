@@ -7,11 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainstay.cli.chat.formatters import format_price, to_plain_text
-from mainstay.cli.chat.markdown_renderer import RichToAnsiRenderer
-from mainstay.cli.chat.plain_printer import PlainPrinter
-from mainstay.cli.chat.tool_calls import ToolCallLog, format_call, format_call_details, format_result
-from mainstay.cli.chat.turn_view import TurnView
 from mainstay.core.events import (
     ApprovalAsked,
     Event,
@@ -33,6 +28,11 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Finish, FinishReason, Message, Text, ToolCall, ToolResult, Usage
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
+from mainstay.terminal.formatters import format_price, to_plain_text
+from mainstay.terminal.markdown_renderer import RichToAnsiRenderer
+from mainstay.terminal.plain_printer import PlainPrinter
+from mainstay.terminal.tool_calls import ToolCallLog, format_call, format_call_details, format_result
+from mainstay.terminal.turn_view import TurnView
 from mainstay.trust.approval_text import format_arguments
 
 

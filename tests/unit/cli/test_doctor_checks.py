@@ -36,7 +36,7 @@ async def test_a_step_that_hangs_is_given_up_and_the_next_one_runs() -> None:
     steps, never = DoctorStepRunner(shows_progress=False), threading.Event()
 
     def hang() -> list[CheckFinding]:
-        never.wait(30)  # a disk that does not answer cannot be told to stop
+        never.wait(600)  # a disk that does not answer cannot be told to stop
         return []
 
     began = time.monotonic()
@@ -53,7 +53,7 @@ async def test_a_step_that_hangs_is_given_up_and_the_next_one_runs() -> None:
     ]
     next_one = DoctorStep(check="Home", work=lambda: steps.run_in_thread(lambda: [CheckFinding("Home", "ok", "there")]))
     assert await steps.run_step(next_one) == [CheckFinding("Home", "ok", "there")]
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120
     never.set()
 
 
@@ -104,7 +104,7 @@ async def test_a_log_reader_is_told_which_check_takes_long(
     told = asyncio.Event()
 
     async def look() -> list[CheckFinding]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while "still asking" not in capsys.readouterr().err:
                 await asyncio.sleep(0.01)
         told.set()
@@ -160,8 +160,10 @@ def few_files() -> Iterator[None]:
 def test_a_low_bound_on_open_files_is_warned_of_with_what_a_server_would_want() -> None:
     alone = check_open_files()
     assert (alone.verdict, "1,024 may be needed" in alone.message) == ("warn", True)
-    served = check_open_files(5000)
-    assert "5,256 may be needed" in served.message
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert check_open_files(hard - 256).verdict == "ok", "the server raises its soft limit to the hard one"
+    served = check_open_files(hard + 5000)
+    assert f"{hard + 5256:,} may be needed; the server accepts fewer connections" in served.message
     assert "server.connections_max" in served.fix
 
 

@@ -92,5 +92,5 @@ def test_two_chats_at_once_lose_nothing(path: Path) -> None:
         "h = PromptHistory(Path(sys.argv[1]))\nfor n in range(100): h.store_string(f'{sys.argv[2]} {n} ' + 'x' * 200)\n"
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in ("a", "b")]
-    assert [one.wait(60) for one in both] == [0, 0]
+    assert [one.wait(120) for one in both] == [0, 0]
     assert sorted(text.split()[0] for text in load_prompts(path)) == ["a"] * 100 + ["b"] * 100

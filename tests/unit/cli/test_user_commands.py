@@ -318,7 +318,7 @@ class Owner:
         self.closed: list[str] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()))
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(120)
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -337,7 +337,7 @@ class Owner:
 
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(120)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from mainstay.core.events import (
     ToolStarted,
     TurnEnded,
     TurnResumed,
+    TurnSetAside,
     TurnStarted,
 )
 from mainstay.core.journal import decode_event, decode_events, encode_event, replace_surrogates
@@ -48,6 +49,8 @@ EVERY: list[Event] = [
     Received((Text("hi", origin="web"), Binary("image/png", b"\x00\xff", "a.png")), "steer", "ann", "m1"),
     TurnStarted((1, 2), "model", turn=1),
     TurnResumed(turn=1),
+    TurnResumed(after_crash=True, released=True, turn=1),
+    TurnSetAside(crashes=3, turn=1),
     MessageAdded(
         "assistant",
         (Thinking("hm", "sig"), Text("so"), ToolCall("c", "t", "{", finished=False), Finish(FinishReason.LENGTH)),

@@ -14,9 +14,7 @@ TESTS = Path(__file__).resolve().parents[2]
 
 # Bounds that no test names: with the reason.
 UNNAMED: dict[str, str] = {
-    "retry_base_s": "its default is met in tests/unit/metering/test_backoff.py",
     "breaker_failures_max": "its default is met in tests/unit/metering/test_circuit_breaker.py",
-    "breaker_open_s": "its default is met in tests/unit/metering/test_circuit_breaker.py",
 }
 
 

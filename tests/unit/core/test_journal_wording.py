@@ -55,3 +55,9 @@ def test_limits_budgets_and_forks_have_the_sentences_of_0_1_in_both_versions() -
         assert wording.forked_call == (
             "Outcome unknown: this conversation was copied from another before the call had a result."
         )
+
+
+def test_a_call_without_a_recorded_start_is_not_said_to_have_not_run() -> None:
+    """A `pure` call is not recorded when it starts: it may have run before the turn ended."""
+    assert CURRENT.turn_ended == "Not run or not finished: the turn ended before this call had a result."
+    assert WORDINGS["0.2"].turn_ended == "Not run: the turn ended before this call."

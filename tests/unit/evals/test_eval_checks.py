@@ -128,7 +128,7 @@ async def test_a_pattern_that_takes_for_ever_is_given_up(monkeypatch: pytest.Mon
     began = time.monotonic()
     (said,) = await wrong(hard, matches=r"^(a+)+$")
     assert "took longer than" in said
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
 
 
 def test_several_turns_are_one_with_the_last_answer_and_the_first_error() -> None:

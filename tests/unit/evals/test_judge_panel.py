@@ -451,7 +451,7 @@ def test_a_function_that_does_not_end_is_left_behind() -> None:
                         raise
 
         made = [
-            await judged(function(lambda exhibit: release.wait(30), timeout_s=0.05)),
+            await judged(function(lambda exhibit: release.wait(120), timeout_s=0.05)),
             await judged(function(deaf, timeout_s=0.05)),
         ]
         release.set()

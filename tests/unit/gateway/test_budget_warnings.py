@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mainstay.cli.chat.formatters import describe_event
 from mainstay.core.events import MessageAdded, TurnEnded, TurnStarted, Warned
 from mainstay.core.messages import Finish, FinishReason, Text
 from mainstay.core.outcome import Answered
 from mainstay.gateway.turn_answer import TurnAnswerBuilder
+from mainstay.terminal.formatters import describe_event
 
 SENTENCE = "81 % of the home's budget of $1.00 a day is used ($0.81) until 2026-11-17 00:00 UTC"
 

@@ -144,4 +144,4 @@ def test_importing_the_kit_loads_nothing_heavy(tmp_path: Path) -> None:
 
 def _run(file: str, where: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, file]
-    return subprocess.run(words, cwd=where, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, cwd=where, env=env, capture_output=True, text=True, timeout=120, check=False)

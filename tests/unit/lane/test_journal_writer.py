@@ -54,7 +54,7 @@ async def kinds(store: SqliteStore) -> list[str]:
 
 
 async def in_database(store: SqliteStore, *wanted: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while await kinds(store) != list(wanted):
             await asyncio.sleep(0.01)
 

@@ -149,6 +149,30 @@ async def test_a_retry_of_a_prompt_that_waits_for_approval_gets_the_same_reply()
 
 
 @virtual
+async def test_f65_retries_at_the_same_time_all_get_the_paused_reply() -> None:
+    send, _ = sender()
+    async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
+        first = await world.ask("tell ops", id="once")
+        async with asyncio.timeout(5):
+            retries = await asyncio.gather(*(world.ask("tell ops", id="once") for _ in range(3)))
+        assert retries == [first] * 3
+        assert (await answer(world)).outcome == Answered()
+
+
+@virtual
+async def test_f65_retries_after_a_crash_get_the_paused_reply_while_the_lane_is_awake() -> None:
+    send, _ = sender()
+    async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:
+        first = await world.ask("tell ops", id="once")
+        await world.crash()
+    async with world.after(["told them"], [send], more=trusting(Asks("send"))) as second:
+        second.lanes.get("s").wake()
+        async with asyncio.timeout(5):
+            retries = await asyncio.gather(*(second.ask("tell ops", id="once") for _ in range(3)))
+        assert retries == [first] * 3
+
+
+@virtual
 async def test_an_approval_recorded_just_before_a_crash_is_executed_by_the_next_process() -> None:
     send, sent = sender()
     async with World(SCRIPT, [send], more=trusting(Asks("send"))) as world:

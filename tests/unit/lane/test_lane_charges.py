@@ -88,7 +88,7 @@ async def test_queued_calls_cost_nothing_when_the_agent_closes_or_they_are_stopp
     def step(context: Context, options: Options) -> Any:
         nonlocal asked
         asked += 1
-        return Raise(RateLimited("slow", retry_after_s=1800.0))
+        return Raise(RateLimited("slow", retry_after_s=50.0))
 
     slow = ScriptedProvider(step, info=INFO)
     limiter = RateLimiter("a", till.clock)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.kernel_world import World, make_store, unweighed, virtual
 
+from mainstay.core.errors import InputRefused, SessionBlocked
 from mainstay.core.events import (
     MessageAdded,
     Received,
@@ -373,13 +374,13 @@ async def test_a_graceful_close_keeps_the_result_of_a_tool_that_had_just_finishe
 
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
-async def test_f46_resumes_max_gives_up_a_turn_that_kills_every_process_that_takes_it_up(
+async def test_f76_resumes_max_sets_aside_a_turn_that_ends_every_process_that_runs_it(
     store: Store, effect: str
 ) -> None:
     """The tool never comes back: seen from outside, each process dies in it."""
     effects = Effects()
     made = effects.tool(effect)
-    limits = Limits(resumes_max=3)
+    limits = Limits()
     world = World(lambda context, options: Call("work"), [made], store=store, limits=limits)
     async with world:
         watcher = world.watch()
@@ -397,13 +398,107 @@ async def test_f46_resumes_max_gives_up_a_turn_that_kills_every_process_that_tak
     runs = len(effects.keys)
     async with world.after(["hello"], [made]) as last:
         await finish(last)
-        assert len(effects.keys) == runs == limits.resumes_max + 1, "it was not tried yet again"
-        reply = await last.ask("go", id="m1")
-        assert isinstance(reply.outcome, Failed)
-        assert "given up: it was interrupted 4 times" in reply.text
+        assert len(effects.keys) == runs == 3, "it was not run yet again"
+        for id in ("m1", ""):  # the turn's own prompt, and another
+            with pytest.raises(SessionBlocked, match=r"3 processes in a row.*`mainstay session release s`"):
+                await last.ask("go", id=id)
+        assert (await last.store.get_session("s")).set_aside
+        await last.lanes.get("s").release(fail=True)
         (result,) = await last.results()
         assert result.is_error, "even so every call has its result"
+        assert isinstance((await last.ask("go", id="m1")).outcome, Failed)
         assert (await last.ask("are you there?")).text == "hello"
+        assert not (await last.store.get_session("s")).set_aside
+        await last.check_replay()
+        with pytest.raises(InputRefused, match="no turn that was set aside"):
+            await last.lanes.get("s").release()
+
+
+async def test_f76_a_tool_that_ends_every_process_is_found_though_the_model_calls_it_anew_each_time(
+    store: Store,
+) -> None:
+    """Each resume records "outcome unknown" and another message of the model: that is no progress."""
+    effects = Effects()
+    made = effects.tool("unsafe")
+    world = World(lambda context, options: Call("work"), [made], store=store)
+    for n in range(3):
+        async with world:
+            await (world.lanes.resume_unfinished() if n else world.send("go"))
+            await effects.began.wait()
+            effects.began.clear()
+            await world.crash()
+        world = world.after(lambda context, options: Call("work"), [made])
+    async with world:
+        await finish(world)
+        assert (await world.kinds())[-1] == "TurnSetAside"
+        await world.lanes.get("s").release()
+        await effects.began.wait()
+        assert len(effects.keys) == 4, "released, it runs again"
+        await world.crash()
+    async with world.after(["fine"], [made]) as later:
+        await finish(later)
+        assert (await later.history())[-1].text == "fine", "and its crashes are counted anew"
+        await later.check_replay()
+
+
+async def test_f76_a_turn_is_not_blamed_for_processes_that_were_told_to_stop(store: Store) -> None:
+    world = World([Stall()], store=store)
+    for n in range(5):
+        async with world:  # an orderly end
+            await (world.lanes.resume_unfinished() if n else world.send("go"))
+            while world.lanes.get("s").control is None:
+                await asyncio.sleep(0)
+        world = world.after([Stall()])
+    async with world:  # told to stop, then killed
+        await world.lanes.resume_unfinished()
+        while world.lanes.get("s").control is None:
+            await asyncio.sleep(0)
+        await world.lanes.mark_stopping()
+        await world.crash()
+    async with world.after(["done"]) as last:
+        await finish(last)
+        assert (await last.history())[-1].text == "done"
+        resumed = [event for event in await last.journal() if isinstance(event, TurnResumed)]
+        assert [event.after_crash for event in resumed] == [False] * 6
+
+
+def count_starts(kinds: list[str]) -> int:
+    return kinds.count("TurnStarted") + kinds.count("TurnResumed")
+
+
+async def test_f76_turns_that_ran_beside_the_one_that_ends_the_process_are_not_set_aside(store: Store) -> None:
+    """The others wait for their model when the process ends. Their last attempts run one at a time, and so succeed."""
+    began = asyncio.Event()
+
+    @tool(effect="pure", timeout_s=900, untrusted=False, sink=False)
+    async def killer() -> str:
+        began.set()
+        await asyncio.sleep(800)
+        return ""
+
+    def script(life: int) -> Callable[..., Any]:
+        others: Any = Stall() if life < 2 else "fine"
+        return lambda context, options: Call("killer") if context.messages[-1].text == "poison" else others
+
+    keys = ["a", "bad", "c"]
+    world = World(script(0), [killer], store=store)
+    for life in range(3):
+        async with world:
+            for key in () if life else keys:
+                await world.send("poison" if key == "bad" else "go", key)
+            await world.lanes.resume_unfinished()
+            await began.wait()
+            began.clear()
+            while life < 2 and None in [world.lanes.get(key).control for key in keys]:
+                await asyncio.sleep(0)
+            # a start that is not on disk yet when the process ends does not count against the turn
+            while life < 2 and min([count_starts(await world.kinds(key)) for key in keys]) <= life:
+                await asyncio.sleep(0)
+            await world.crash()
+        world = world.after(script(life + 1), [killer])
+    async with world:
+        await finish(world)
+        assert [(await world.kinds(key))[-1] for key in keys] == ["TurnEnded", "TurnSetAside", "TurnEnded"]
 
 
 async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Store) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from support.kernel_world import World, virtual
 
 from mainstay.core.errors import HomeUnusable, MainstayError, StaleWriter, StoreCorrupt, StoreFailed, StoreFull
 from mainstay.core.events import Waiting
 from mainstay.core.limits import Limits
-from mainstay.core.outcome import Aborted, Answered
+from mainstay.core.outcome import Aborted, Answered, Failed
 from mainstay.core.ports import Context, Options
 from mainstay.core.tools import tool
+from mainstay.store.sqlite.journal_append import JournalAppend
+from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import Call, MemoryStore, Stall
 
 
@@ -181,3 +185,23 @@ def test_u9_an_abort_while_the_store_fails_stops_the_turn_for_good(when: str) ->
             await world.check_replay()
 
     check()
+
+
+async def test_f56_a_turn_whose_usage_cannot_be_stored_ends_as_failed_and_the_session_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No retry helps: with one, the model would be called and paid again and again."""
+    execute = JournalAppend.execute
+
+    def overflow(append: JournalAppend, db: apsw.Connection) -> None:
+        if any(b'"absurd"' in body for body in append.events):
+            raise OverflowError
+        execute(append, db)
+
+    monkeypatch.setattr(JournalAppend, "execute", overflow)
+    async with World(["absurd", "fine"], store=SqliteStore(str(tmp_path / "workspace.db"))) as world:
+        reply = await asyncio.wait_for(world.ask("go", id="m1"), 60)
+        assert isinstance(reply.outcome, Failed)
+        assert "64 bits" in reply.text
+        assert (await asyncio.wait_for(world.ask("and now?"), 60)).text == "fine"
+        assert len(world.provider.asked) == 2

@@ -98,6 +98,7 @@ async def record_turn_that_was_given_up() -> Recorded:
     async with world.after(["fine"], [work.tool]) as later:
         await later.lanes.resume_unfinished()
         await later.lanes.wait_until_settled()
+        await later.lanes.get("s").release(fail=True)
         return await recorded(later)
 
 
@@ -302,6 +303,7 @@ async def record_interrupted_changes() -> Recorded:
     async with world.after(["fine"], [holding.hold], more=holding.trust) as later:
         await later.lanes.resume_unfinished()
         await later.lanes.wait_until_settled()
+        await later.lanes.get("s").release(fail=True)
         return await recorded(later)
 
 
@@ -419,15 +421,16 @@ UNVERSIONED = {
     },
     "turn/budgeted_model_call.py": {"waiting for a budget"},  # not journaled
     "lane/replies.py": {"Waiting for approval {}: {}({})"},  # not journaled
-    "lane/lane.py": {  # not journaled
+    "lane/lane.py": {
+        "This turn was ended: {} processes in a row ended while they ran it.",  # a failure; the rest is not journaled
         "lane {}",
         "the agent is closed",
         "the process that ran this turn stopped",
         "the session was changed outside its lane",
     },
     "lane/turn_attempt.py": {
-        "This turn was given up: it was interrupted {} times without getting further.",  # failures
-        "Something went wrong inside the runtime.",
+        "Something went wrong inside the runtime.",  # a failure
+        "The turn could not continue: {}.",
         "the agent was closed; the turn resumes when the agent is opened again",  # not journaled
         "internal error in the runtime; see its log for details",
     },

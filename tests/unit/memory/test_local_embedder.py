@@ -128,7 +128,7 @@ def test_importing_and_finding_the_model_does_not_import_the_package() -> None:
         "e._load_model(e._find_model_folder())\n"
         "assert 'wordllama' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 async def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

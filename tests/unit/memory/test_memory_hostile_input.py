@@ -31,6 +31,7 @@ from mainstay.testing import ScriptedProvider
 VECTORS = find_spec("wordllama") is not None and find_spec("sqlite_vec") is not None
 CPU_S = 3.0  # of one question, on any machine that is not asleep
 INDEX_CPU_S = 3.0  # of one message, to be indexed
+INDEXED_WITHIN_S = 120.0  # on a machine that has much else to do
 MEGABYTE = 1024 * 1024
 
 # What an index may have to hold.
@@ -139,6 +140,11 @@ IDS = {
 }
 
 
+def _is_own_table(name: str) -> bool:
+    """False for the tables of the full-text and the vector index, which their libraries maintain."""
+    return "_words_" not in name and not name.startswith("vec")
+
+
 class HostileWorkspace:
     """A workspace with all of that in it, and a loop to ask it on."""
 
@@ -168,6 +174,8 @@ class HostileWorkspace:
             self.run(self.agent.run("folded", prompt))
         self.run(self.agent.sessions.compact("folded"))
         self.run(self.agent.memory.remember("NEAR( the harmless ' OR 1=1 --", tags=['"tag"', "x'y"]))
+        opened = self.run(self.agent.runtime())
+        assert self.run(opened.memory_context.indexer.wait_until_indexed(INDEXED_WITHIN_S)), "vectors too"
         status = self.run(self.agent.memory.status())
         assert (status.facts, status.summaries, status.memories, status.behind) == (1, 1, 1, 0)
 
@@ -180,8 +188,10 @@ class HostileWorkspace:
         path = str(self.home / "workspaces" / "default" / "workspace.db")
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
-        own = [name for name in names if "_words_" not in name and not name.startswith("vec")]
-        kept = {name: list(db.execute(f"SELECT * FROM {name}")) for name in own if name not in ("cursors", "chores")}
+        own = [name for name in names if _is_own_table(name) and name not in ("cursors", "chores")]
+        kept = {name: list(db.execute(f"SELECT * FROM {name}")) for name in own}
+        if "sqlite_sequence" in kept:
+            kept["sqlite_sequence"] = [row for row in kept["sqlite_sequence"] if row[0] in own]
         db.close()
         return kept
 

@@ -125,6 +125,36 @@ async def test_an_answer_is_bounded_and_shows_the_part_that_was_asked_for(world:
     assert all("needle" in line for line in lines)
 
 
+async def test_a_guest_finds_and_reads_only_what_was_said_in_their_own_sessions(world: World) -> None:
+    other = await world.say("web:ann:tea", "Ann keeps the blue teapot in the cellar", sender="ann")
+    summary = Summary(1, 1, START_MS, START_MS + 1, "Ann spoke of a blue teapot", "web:ann:tea")
+    await world.fold("web:ann:tea", Fact("Ann", "keeps", "the blue teapot"), parts=[summary])
+    own = await world.say("web:gus:tea", "I would like a blue teapot", sender="gus")
+    await world.say("web:gus:more", "what of the blue teapot?", sender="gus")
+    await world.library.remember("the blue teapot is Ann's")
+    world.library.secret_hiding.is_guest = lambda person: person == "gus"
+
+    async def ask(person: str, name: str, **given: Any) -> str:
+        context = calling("web:gus:more")
+        context.person = person
+        return await call(world, name, context, **given)
+
+    for name in ("memory_search", "memory_recall", "memory_summary"):
+        given = {"memory_search": {"query": "blue teapot"}, "memory_recall": {"topic": "blue teapot"}}.get(name, {})
+        found = await ask("gus", name, **given)
+        assert "Ann" not in found, name
+        assert "ann" not in found, name
+        assert "Ann" in await ask("bea", name, **given), "a member sees the memory of the workspace"
+    assert own in await ask("gus", "memory_search", query="blue teapot")
+    assert "I would like" in await ask("gus", "memory_get", id=own)
+    with pytest.raises(MemoryUnknown) as hidden:
+        await ask("gus", "memory_get", id=other)
+    with pytest.raises(MemoryUnknown) as missing:
+        await ask("gus", "memory_get", id="web:ann:tea#99")
+    assert str(hidden.value) == str(missing.value).replace("#99", "#1")
+    assert "cellar" in await ask("bea", "memory_get", id=other)
+
+
 async def test_recall_names_the_message_that_a_fact_comes_from(world: World) -> None:
     await world.say("s", "I live in Lisbon")
     await world.fold("s", Fact("Ana", "lives in", "Lisbon", source=1))

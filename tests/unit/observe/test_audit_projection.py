@@ -69,7 +69,7 @@ AT = 1_700_000_000_000
 WORDS = "the words that were said"
 LIKE = " Did you mean 'look'?"
 CANARY = "canary-secret-value-1234"
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 
 

@@ -174,7 +174,7 @@ async def test_logged_errors_are_listed_from_every_thread(tmp_path: Path) -> Non
         logging.getLogger("mainstay.lane").error("waits", extra={"kind": "store"})
         logging.getLogger("mainstay.observe").error("errors is behind")
         logging.getLogger("elsewhere").error("none of ours")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(found := await errors.find_reports(ErrorQuery())) < 3:
                 await asyncio.sleep(0.01)
         await logged.aclose()

@@ -35,7 +35,7 @@ from mainstay.store.memory.store import MemoryStore
 from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing.store_writer import SessionWriter
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 ALL = os.environ.get("MAINSTAY_TEST_ALL") == "1"
 
 

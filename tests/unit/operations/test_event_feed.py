@@ -23,7 +23,7 @@ from mainstay.testing import ScriptedProvider, Stall
 
 async def until_the_end(events: AsyncIterator[Event], turn: int = 1) -> list[Event]:
     found: list[Event] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         async for event in events:
             found.append(event)
             if isinstance(event, TurnEnded) and event.turn == turn:

@@ -45,6 +45,19 @@ async def test_an_overheard_message_waits_for_a_prompt_and_is_known_by_its_id(tm
         assert (await agent.sessions.get(key)).delivered == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "id", "sender"), [("half \ud83d", "", ""), ("hi", "i\udc00", ""), ("hi", "", "ann \ud800")], ids=ascii
+)
+async def test_text_with_a_lone_surrogate_is_refused_and_nothing_is_stored(text: str, id: str, sender: str) -> None:
+    provider = ScriptedProvider(["hello"])
+    async with Agent(provider, home=":memory:") as agent:
+        with pytest.raises(InputRefused, match=r"character \d is a lone surrogate \(U\+D[89CD]"):
+            await agent.run("s", text, id=id, sender=sender)
+        assert await agent.sessions.list() == []
+        assert provider.asked == []
+        assert (await agent.run("s", "a whole \U0001f600")).text == "hello"
+
+
 async def test_a_call_of_a_client_tool_is_handed_back_and_its_result_accepted(tmp_path: Path) -> None:
     async with Agent(ScriptedProvider([[Call("weather", {})], "22 degrees"]), home=tmp_path) as agent:
         runtime = await agent.runtime()

@@ -64,7 +64,7 @@ class Proxy:
         try:
             writer.write(data)
             await writer.drain()
-            return await asyncio.wait_for(reader.read(), 20)
+            return await asyncio.wait_for(reader.read(), 120)
         except ConnectionResetError:
             return b""
         finally:
@@ -175,7 +175,7 @@ async def test_closing_ends_the_ways_that_are_open(tmp_path: Path) -> None:
         writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
     with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-        await asyncio.wait_for(reader.readexactly(1), 10)
+        await asyncio.wait_for(reader.readexactly(1), 120)
     writer.close()
     server.close()
 

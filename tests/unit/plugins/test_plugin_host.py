@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -18,9 +19,12 @@ import pytest
 from support import plugin_lab as lab
 from support.paths import PYTHONPATH
 
+from mainstay.agent.system_clock import SystemClock
 from mainstay.core.errors import AgentClosed
+from mainstay.core.limits import Limits
 from mainstay.core.plugin_protocol import ExecuteRequest
 from mainstay.core.tool_ports import Sandbox
+from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.launcher import ConfinementUnavailable, sweep_stale_folders
 from mainstay.plugins.plugin import (
@@ -49,7 +53,7 @@ def request(text: str, action: str = "do", call_id: str = "c") -> ExecuteRequest
     return ExecuteRequest(call_id, action, json.dumps({"text": text}))
 
 
-async def ask(host: PluginHost, text: str, timeout_s: float = 60.0) -> str:
+async def ask(host: PluginHost, text: str, timeout_s: float = lab.PATIENT_S) -> str:
     return await host.call(request(text), timeout_s)
 
 
@@ -167,7 +171,7 @@ async def test_a_missed_deadline_costs_others_nothing_and_the_next_call_finds_a_
     began = time.monotonic()
     with pytest.raises(PluginTimedOut, match=r"did not answer within 0.3 s, and the call was cancelled\."):
         await ask(host, "3600", 0.3)
-    assert time.monotonic() - began < 20  # despite its other work
+    assert time.monotonic() - began < 120  # despite its other work, which does not end
     new = await ask(host, "0")
     assert new != old
     assert not slow.done()
@@ -242,8 +246,36 @@ async def test_a_plugin_that_exits_in_a_call_is_started_again_for_the_next(sandb
     host = lab.host("exits_in_a_call", tmp_path, sandbox)
     began = time.monotonic()
     assert "ended with code 3 during the call" in (await lab.call(host)).content
-    assert time.monotonic() - began < 30  # and not at the deadline, a minute later
+    assert time.monotonic() - began < 120  # and not at the deadline, ten minutes later
     assert (await lab.call(host, "quick")).content == "quick"
+    await host.close()
+
+
+@pytest.mark.parametrize("how", ["killed", "connections lost"])
+async def test_one_crash_with_seven_calls_in_flight_counts_as_one_failure(
+    sandbox: Sandbox, tmp_path: Path, how: str
+) -> None:
+    """F58: neither the host's restart limit nor the circuit breaker of the tool counts one cause seven times."""
+    limits = msgspec.structs.replace(lab.LIMITS, concurrency=8)
+    host = lab.host("drops_connections", tmp_path, sandbox, lab.PluginSetup(limits=limits))
+    breakers = CircuitBreakerRegistry(SystemClock(), Limits())
+    assert (await lab.call(host, "", breakers=breakers)).content == "fine"
+    calls = [asyncio.create_task(lab.call(host, "wait", breakers=breakers)) for _ in range(6)]
+    await lab.until(lambda: host._process is not None and host._process.active_calls == 6)
+    calls.append(
+        asyncio.create_task(lab.call(host, "drop" if how == "connections lost" else "wait", breakers=breakers))
+    )
+    await lab.until(lambda: host._process is None or host._process.active_calls == 7 or calls[0].done())
+    if how == "killed":
+        for pid in lab.alive(host):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    results = [await one for one in calls]
+    assert all(result.is_error for result in results)
+    assert all("during the call" in result.content for result in results), [one.content for one in results]
+    assert len(host._failures) == 1
+    assert breakers.get_breaker("bad__do").failures_total == 1
+    assert (await lab.call(host, "", breakers=breakers)).content == "fine", "it is started again"
     await host.close()
 
 
@@ -277,7 +309,7 @@ async def test_closing_ends_a_call_and_a_start_with_the_reason(sandbox: Sandbox,
     await lab.until(lambda: bool(lab.alive(starting)))
     began = time.monotonic()
     await PluginToolSource([calling, starting]).close()
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 120  # neither would end by itself
     for one in waiting:
         with pytest.raises(AgentClosed, match=r"The plugin bad was stopped\."):
             await one

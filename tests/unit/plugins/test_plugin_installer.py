@@ -428,7 +428,7 @@ def test_a_new_plugin_works_as_it_is(tmp_path: Path, home: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(
-        words, cwd=tmp_path / "greeter", env=env, capture_output=True, text=True, timeout=60, check=False
+        words, cwd=tmp_path / "greeter", env=env, capture_output=True, text=True, timeout=120, check=False
     )
     assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
     assert printed_actions(tmp_path / "greeter", tmp_path) == manifest.actions
@@ -459,7 +459,7 @@ def printed_actions(folder: Path, where: Path) -> object:
     """What `--manifest` prints, read as a manifest."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     words = [sys.executable, "main.py", "--manifest"]
-    ran = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=True)
     (where / "printed").mkdir()
     head = "name: printed\nversion: '1'\ndescription: x\nrun: x\n"
     (where / "printed" / "plugin.yaml").write_text(head + ran.stdout)

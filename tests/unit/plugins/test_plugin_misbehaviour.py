@@ -47,7 +47,7 @@ def late(mode: str, reads: str, fault: str = "") -> Case:
     return Case(mode, reads, fault, action="soon")
 
 
-def down(mode: str, reads: str, fault: str = "", start_s: float = 20.0) -> Case:
+def down(mode: str, reads: str, fault: str = "", start_s: float = 120.0) -> Case:
     """Never comes up."""
     return Case(mode, reads, fault, up=False, limits=msgspec.structs.replace(lab.LIMITS, start_s=start_s))
 
@@ -151,7 +151,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 async def works(host: PluginHost) -> None:
-    result = await asyncio.wait_for(lab.call(host, "hello"), 30)
+    result = await asyncio.wait_for(lab.call(host, "hello"), 120)
     assert (result.is_error, result.content) == (False, "do hello {}")
 
 
@@ -178,7 +178,7 @@ async def contained(case: Case, sandbox: Sandbox, neighbour: PluginHost, tmp_pat
     assert len(result.content) < 70_000
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", result.content)
     assert_labelled(result)
-    await asyncio.wait_for(host.close(), 30)
+    await asyncio.wait_for(host.close(), 120)
     await lab.until(lambda: not lab.alive(host))
     await lab.until(lambda: lab.open_files() <= files)
     assert run_folders() <= folders

@@ -98,7 +98,7 @@ for name in ("bubblewrap", "host", "docker"):
     find_component("sandbox", name)
 print([name for name in sys.modules if name.startswith("mainstay.sandbox.") and "." in name[17:]])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.count("mainstay.sandbox.") == done.stdout.count(".manifest'") == 3
 
 

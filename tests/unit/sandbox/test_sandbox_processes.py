@@ -66,7 +66,7 @@ def test_no_command_survives_our_process(make: type[BaseSandbox], tmp_path: Path
         ours.send_signal(signal.SIGKILL)
         ours.wait()
         ours.stdout.close()
-    patience = time.monotonic() + 20
+    patience = time.monotonic() + 120
     while find_processes(mark) and time.monotonic() < patience:
         os.sched_yield()
     assert find_processes(mark) == []
@@ -140,7 +140,7 @@ async def test_a_nearly_full_disk_ends_a_command(tmp_path: Path) -> None:
     left_mb = stat.f_bavail * stat.f_frsize // (1024 * 1024)
     sandbox = HostSandbox(SandboxLimits(disk_free_mb=left_mb - 20))
     script = "i=0; while :; do i=$((i + 1)); head -c 2000000 /dev/zero > file$i; sync file$i; done"
-    ran = await sandbox.exec(SandboxCommand(script=script, folders=create_folders(tmp_path), timeout_s=60))
+    ran = await sandbox.exec(SandboxCommand(script=script, folders=create_folders(tmp_path), timeout_s=240))
     assert ran.exit_code == 137
     assert b"left on the disk" in ran.stderr
     await sandbox.close()
@@ -174,9 +174,10 @@ async def test_a_killed_supervisor_does_not_leave_us_waiting(tmp_path: Path) -> 
     """On the host a command can kill its own keeper; we notice, and go on."""
     sandbox = HostSandbox()
     ran = await sandbox.exec(
-        SandboxCommand(script="kill -9 $PPID; exit 0", folders=create_folders(tmp_path), timeout_s=20)
+        SandboxCommand(script="kill -9 $PPID; exit 0", folders=create_folders(tmp_path), timeout_s=240)
     )
     assert ran.exit_code == 137
+    assert not ran.timed_out
     await sandbox.close()
 
 

@@ -69,7 +69,7 @@ async def dead(grounds: SessionFolders) -> None:
 
 
 async def at_work(grounds: SessionFolders) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not all(Path(grounds.cwd, name).exists() for name in ("one", "two")):
             await asyncio.sleep(0.02)
 

@@ -48,7 +48,7 @@ class _Held(Stall):
 
 
 async def next_of(stream: Any, kind: str) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         async for event in stream:
             if event.type == kind:
                 return event
@@ -231,7 +231,7 @@ async def test_a_full_lane_reports_a_retry_time() -> None:
 
 
 async def until_waiting(world: World, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             records = await world.agents["main"].sessions.records("s")
             if sum(type(one.event).__name__ == "Received" for one in records) > count:
@@ -276,6 +276,9 @@ async def test_a_message_outside_the_protocol_is_refused() -> None:
             error = await trouble(raw(bad))
             assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert "WeaveRequest" in (error.details() or "")
+        error = await trouble(raw(b"\x0a\x01s\x12\x03\xed\xa0\x80"))  # a lone surrogate
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "UTF-8" in (error.details() or "")
         error = await trouble(client.channel.unary_unary("/mainstay.v1.Agent/Unravel")(good))
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED
         assert not await world.agents["main"].sessions.list()

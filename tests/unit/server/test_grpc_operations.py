@@ -20,7 +20,7 @@ from mainstay.operations.input_submission import offer_client_tools
 from mainstay.providers.scripted import Call, Pieces, Stall
 from mainstay.server.grpc.operations_schema import list_entries, message_fields, request_name
 
-HOLDS_S = 30.0
+HOLDS_S = 120.0
 UNKNOWN = b"\xf8\x07\x01"  # field 127 is 1
 MESSAGES, STUBS = compiled_operations()
 

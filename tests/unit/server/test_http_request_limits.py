@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 from typing import Any
 
+import pytest
+from starlette.requests import Request
+from starlette.routing import Route
 from support.http_world import HOLDS_S, MAIN, World, world
 
 from mainstay.providers.scripted import Step
-from mainstay.server.http_app import HttpSettings
+from mainstay.server.http_app import HttpSettings, create_app
 
 MOST = 10_000
 SMALL = HttpSettings(workspace=MAIN, body_bytes_max=MOST)
@@ -220,6 +224,81 @@ async def test_a_line_break_in_a_name_or_a_key_stays_a_name() -> None:
         forked = await here.say("s", "hi", id="a\r\nX-Evil: yes")
         assert (forked.status, "x-evil" in forked.headers) == (200, False)
         assert (await here.ask("POST", "/api/sessions/s/fork", {"to": "a\r\nb"})).error == "invalid_request"
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
+PROMPT_BODY = b'd\r\n{"text":"hi"}\r\n0\r\n\r\n'
+SMUGGLED = b"GET /api/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        pytest.param(
+            f"POST {PROMPT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n".encode() + CHUNKED + PROMPT_BODY,
+            "Transfer-Encoding together with Content-Length",
+            id="two lengths",
+        ),
+        pytest.param(
+            f"POST {PROMPT} HTTP/1.0\r\nHost: localhost\r\n".encode() + CHUNKED + PROMPT_BODY,
+            "in HTTP/1.0",
+            id="chunks of an old version",
+        ),
+        pytest.param(b"GET /healthz HTTP/1.1\nHost: localhost\n\n", "ends with LF", id="bare LF"),
+        pytest.param(b"GET /healthz HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n", "ends with LF", id="one bare LF"),
+        pytest.param(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\n", "ends with LF", id="bare LF at the end"),
+        pytest.param(b"GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n", "HTTP/2.0 is not supported", id="2.0"),
+        pytest.param(b"GET /healthz HTTP/1.7\r\nHost: localhost\r\n\r\n", "HTTP/1.7 is not supported", id="1.7"),
+        pytest.param(b"GET /healthz HTTP/0.9\r\nHost: localhost\r\n\r\n", "HTTP/0.9 is not supported", id="0.9"),
+    ],
+)
+async def test_a_request_that_a_proxy_may_read_differently_is_refused_and_the_connection_closed(
+    request_: bytes, why: str
+) -> None:
+    async with world(echoing) as here:
+        got = await here.raw(request_ + SMUGGLED)  # returns once the server has closed the connection
+        assert got.count(b"HTTP/1.1 ") == 1
+        assert got.startswith(b"HTTP/1.1 400")
+        assert b"connection: close" in got.lower()
+        assert why in json.loads(got.partition(b"\r\n\r\n")[2])["error"]["message"]
+        await unharmed(here)
+
+
+async def test_a_head_that_arrives_byte_by_byte_is_read_as_one_that_arrives_at_once() -> None:
+    async with world(echoing) as here:
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":
+            writer.write(bytes((byte,)))
+            await writer.drain()
+        async with asyncio.timeout(HOLDS_S):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+@pytest.mark.parametrize("escape", ["\\ud800", "\\udc00x", "\\ud800\\ud800", "a\\uDFFF"])
+async def test_a_lone_surrogate_is_named_in_the_refusal_and_nothing_is_stored(escape: str) -> None:
+    async with world(echoing) as here:
+        body = b'{"text": "%b"}' % escape.encode()
+        got = await here.ask("POST", PROMPT, body, headers={"Content-Type": "application/json"})
+        assert (got.status, got.error) == (400, "invalid_request")
+        assert "is a lone surrogate" in got.json["error"]["message"]
+        paired = b'{"text": "\\ud83d\\ude00"}'
+        await unharmed(here)
+        assert (await here.ask("POST", PROMPT, paired, headers={"Content-Type": "application/json"})).status == 200
+
+
+async def test_a_request_that_memory_is_too_small_for_says_so_and_others_are_served() -> None:
+    async def allocate(request: Request) -> None:
+        bytearray(1 << 60)
+
+    async with world(echoing) as here:
+        app = create_app(here.app.state.gateway, SMALL, routes=[Route("/much", allocate)])
+        here.app._router = app._router
+        got = await here.ask("GET", "/much")
+        assert (got.status, got.error) == (503, "unavailable")
+        assert "too little free memory" in got.json["error"]["message"]
+        assert "retry-after" in got.headers
+        await unharmed(here)
 
 
 async def test_pipelined_requests_do_not_smuggle_one_another() -> None:

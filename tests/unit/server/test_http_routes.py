@@ -301,8 +301,11 @@ async def test_an_internal_error_is_reported_by_its_number_alone(caplog: pytest.
     async with world(echoing) as here:
         secret = "the inner workings"
 
-        def broken() -> dict[str, str]:
+        async def broken() -> dict[str, str]:
             raise RuntimeError(secret)
+
+        async def migrating() -> dict[str, str]:
+            return {"store": "it is being migrated"}
 
         here.app.configure(HttpSettings(workspace=MAIN, find_unready=broken))
         got = await here.ask("GET", "/readyz")
@@ -310,7 +313,7 @@ async def test_an_internal_error_is_reported_by_its_number_alone(caplog: pytest.
         assert secret not in got.body.decode()
         number = got.json["error"]["message"].rsplit(" ", 1)[1]
         assert any(number in one.getMessage() and one.exc_info for one in caplog.records)
-        here.app.configure(HttpSettings(workspace=MAIN, find_unready=lambda: {"store": "it is being migrated"}))
+        here.app.configure(HttpSettings(workspace=MAIN, find_unready=migrating))
         waits = await here.ask("GET", "/readyz")
         assert (waits.status, waits.error) == (503, "not_ready")
         assert "migrated" in waits.json["error"]["message"]
@@ -382,6 +385,11 @@ async def test_it_can_be_mounted_in_another_application_and_others_in_it() -> No
                 assert (got.status, (await got.json())["error"]["type"]) == (404, "not_found")
             async with here.browser.post(f"{there}/hooks/ci") as got:
                 assert (got.status, await got.text()) == (202, "/agent/hooks /agent/hooks/ci")
+            for headers in ({"Host": "evil.example"}, {"Host": f"evil.example:{port}"}):
+                async with here.browser.post(f"{there}/hooks/ci", headers=headers) as got:
+                    assert (got.status, (await got.json())["error"]["type"]) == (403, "wrong_host")
+            async with here.browser.post(f"{there}/hooks/ci", headers={"Origin": "https://evil.example"}) as got:
+                assert (got.status, (await got.json())["error"]["type"]) == (403, "wrong_origin")
 
 
 async def refused(request: Any, error: Exception) -> Any:

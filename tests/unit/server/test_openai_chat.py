@@ -76,7 +76,7 @@ def test_a_stream_is_the_same_on_the_loop_of_production() -> None:
         stall = Stall()
         async with served([pieces("Hel", stall, "lo")]) as world:
             reading = asyncio.create_task(world.lines(CHAT, ask(said("hi"), stream=True)))
-            await asyncio.wait_for(stall.reached.wait(), 20)
+            await asyncio.wait_for(stall.reached.wait(), 120)
             stall.release()
             return await reading
 
@@ -92,7 +92,7 @@ async def test_text_is_streamed_as_it_comes() -> None:
         async with world.http.post(f"{world.url}{CHAT}", json=ask(said("hi"), stream=True)) as got:
             seen = b""
             while b"first" not in seen:
-                seen += await asyncio.wait_for(got.content.readany(), 20)
+                seen += await asyncio.wait_for(got.content.readany(), 120)
             stall.release()
             assert b" last" in await got.content.read()
 
@@ -158,7 +158,7 @@ async def test_a_client_without_events_for_long_gets_keepalives(
         async with world.http.post(f"{world.url}{CHAT}", json=ask(said("hi"), stream=True)) as got:
             seen = b""
             while b"\n:\n\n" not in seen and not seen.endswith(b":\n\n"):
-                seen += await asyncio.wait_for(got.content.readany(), 20)
+                seen += await asyncio.wait_for(got.content.readany(), 120)
             stall.release()
             assert (await got.content.read()).endswith(b"data: [DONE]\n\n")
 
@@ -412,11 +412,11 @@ async def test_a_client_that_disconnects_does_not_stop_the_turn() -> None:
     async with served([pieces("well", stall, " done")]) as world:
         assert world.http is not None
         got = await world.http.post(f"{world.url}{CHAT}", json=ask(said("hi"), stream=True, session_id="s"))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         got.close()
         await until(lambda: not world.app.state.open_streams and not _watchers(world))
         stall.release()
-        await asyncio.wait_for(world.agents["default"].settled(), 20)
+        await asyncio.wait_for(world.agents["default"].settled(), 120)
         records = await world.agents["default"].sessions.records("s")
         assert isinstance(records[-1].event, TurnEnded)
 
@@ -426,7 +426,7 @@ async def test_a_client_that_retries_gets_the_same_turn() -> None:
     stall = Stall()
     async with served([pieces("on", stall, "ce")]) as world:
         first = asyncio.create_task(world.post(CHAT, ask(said("hi")), headers={"x-stainless-retry-count": "0"}))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         again = asyncio.create_task(world.post(CHAT, ask(said("hi")), headers={"x-stainless-retry-count": "1"}))
         await until(lambda: len(_watchers(world)) == 2)
         stall.release()
@@ -457,9 +457,9 @@ async def test_a_server_that_stops_says_so_in_the_stream() -> None:
     world_lines: list[str] = []
     async with served([pieces("well", stall)]) as world:
         reading = asyncio.create_task(world.lines(CHAT, ask(said("hi"), stream=True)))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         world.app.close()
-        world_lines = await asyncio.wait_for(reading, 20)
+        world_lines = await asyncio.wait_for(reading, 120)
         stall.release()
     last = events(world_lines)[-1]
     assert last["error"]["type"] == "server_error"
@@ -470,9 +470,9 @@ async def test_a_waiting_client_is_told_when_the_agent_is_closed_and_not_to_retr
     stall = Stall()
     async with served([pieces("well", stall)]) as world:
         waits = asyncio.create_task(world.post(CHAT, ask(said("hi"))))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         await world.agents["default"].aclose()
-        status, told, headers = await asyncio.wait_for(waits, 20)
+        status, told, headers = await asyncio.wait_for(waits, 120)
     assert (status, headers["x-should-retry"]) == (503, "false")
     assert "was accepted" in told["error"]["message"]
 
@@ -491,7 +491,7 @@ async def test_too_many_requests_and_too_many_streams_get_a_retry_time() -> None
     async with served([pieces("well", stall)], web=HttpSettings(streams_max=1, rate_per_min=3)) as world:
         key = await world.key("ann")
         waits = asyncio.create_task(world.post(CHAT, ask(said("hi")), key=key))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         for _ in range(3):  # the first for its stream, the others for the rate
             status, told, headers = await world.post(CHAT, ask(said("hi")), key=key)
             assert (status, told["error"]["type"], told["error"]["code"]) == (
@@ -500,3 +500,22 @@ async def test_too_many_requests_and_too_many_streams_get_a_retry_time() -> None
             assert int(headers["retry-after"]) >= 1
         stall.release()
         assert (await waits)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        {"role": "assistant"},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": [], "tool_calls": []},
+    ],
+)
+async def test_an_assistant_message_without_content_is_left_out_of_the_history(empty: dict[str, Any]) -> None:
+    async with served(lambda context, options: "fine") as world:
+        key = await world.key("ann")
+        for before in ((), ({"role": "user", "content": "hi"},)):
+            body = ask(*before, empty, {"role": "user", "content": "and now?"})
+            assert (await answer(world, body, key=key))["content"] == "fine"
+            assert (await answer(world, body, key=key))["content"] == "fine"
+        assert [text for _, text in world.asked()[-1] if text][-1] == "and now?"

@@ -126,7 +126,7 @@ async def test_a_response_in_the_background_is_looked_for_later() -> None:
         assert (begun["status"], begun["output"]) == ("in_progress", [])
         assert (await world.get(f"{RESPONSES}/{begun['id']}"))[1]["status"] == "in_progress"
         stall.release()
-        await asyncio.wait_for(world.agents["default"].settled(), 20)
+        await asyncio.wait_for(world.agents["default"].settled(), 120)
         _, told = await world.get(f"{RESPONSES}/{begun['id']}")
         assert (told["status"], text(told)) == ("completed", "done")
 
@@ -143,7 +143,7 @@ async def test_how_a_response_ended_is_its_status() -> None:
         assert "the model said no" in failed["response"]["error"]["message"]
         assert (await world.get(f"{RESPONSES}/{failed['response']['id']}"))[1]["status"] == "failed"
         stopping = asyncio.create_task(answer(world, ask("c", conversation="s")))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         await world.agents["default"].abort("s")
         assert (await stopping)["status"] == "cancelled"
 
@@ -183,7 +183,7 @@ async def test_requests_side_by_side_in_one_session_are_answered_each_with_its_o
     stall = Stall("first")
     async with served([stall, "second"]) as world:
         one = asyncio.create_task(answer(world, ask("a", conversation="s")))
-        await asyncio.wait_for(stall.reached.wait(), 20)
+        await asyncio.wait_for(stall.reached.wait(), 120)
         two = asyncio.create_task(world.lines(RESPONSES, ask("b", conversation="s", stream=True)))
         await until(lambda: len(world.app.state.open_streams) == 2)
         stall.release()

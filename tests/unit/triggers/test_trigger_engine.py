@@ -671,7 +671,7 @@ def test_woken_from_another_thread_it_sees_a_file_at_once(tmp_path: Path, loop: 
         world = World(tmp_path, rules=TriggerEngineSettings(scan_interval_s=600.0), clock=SystemClock())  # type: ignore[arg-type]
         world.store, world.log, world.aside = store, store.trigger_log(), run_in_thread
         async with world:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             while not world.engine._has_scanned:
                 await asyncio.sleep(0.01)
                 assert time.monotonic() < deadline

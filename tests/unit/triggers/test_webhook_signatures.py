@@ -106,7 +106,7 @@ def test_openssl_signs_as_we_do() -> None:
         input=f"{NOW_S}.".encode() + body,
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     made = said.stdout.decode().split()[-1]
     assert sign_webhook("timestamp", SECRETS["timestamp"], body, at_s=NOW_S)["X-Mainstay-Signature"] == f"v1={made}"

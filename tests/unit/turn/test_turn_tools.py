@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
+import errno
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from mainstay.core.outcome import Answered
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import FunctionTool, tool
 from mainstay.core.worker_threads import WorkerThreads
+from mainstay.plugins.plugin import PluginFailed
 from mainstay.testing import Call, virtual_run
 
 
@@ -100,6 +102,9 @@ class BadlySpoken(Exception):
         (asyncio.CancelledError(), "CancelledError"),
         (GeneratorExit(), "GeneratorExit"),
         (BadlySpoken(), "BadlySpoken"),
+        (MemoryError(), "MemoryError: this machine has too little free memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "OSError: this machine has too little free memory"),
+        (OSError(errno.EMFILE, "Too many open files"), "OSError: too many files are open on this machine"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -570,3 +575,25 @@ async def test_a_parameter_may_be_a_pydantic_model_and_defaults_are_not_shared()
         assert (good.content, again.content) == ("Porto", "Faro")
         assert bad.is_error
         assert seen == [["Porto"], ["Faro"]]
+
+
+@virtual
+async def test_an_error_that_reports_a_state_is_logged_in_one_line_and_a_bug_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @tool(untrusted=False, sink=False)
+    async def plugin() -> str:
+        """Fail as a plugin does."""
+        raise PluginFailed("The plugin weather ended with code 1 during the call.")
+
+    @tool(untrusted=False, sink=False)
+    async def buggy() -> str:
+        """Fail."""
+        raise ZeroDivisionError
+
+    caplog.set_level("INFO", "mainstay")
+    async with World([Call("plugin"), Call("buggy"), "done"], [plugin, buggy]) as world:
+        await world.ask("go")
+    logged = [record.getMessage() for record in caplog.records if " failed" in record.getMessage()]
+    assert logged[0] == "tool plugin failed: The plugin weather ended with code 1 during the call."
+    assert "Traceback" in logged[1]

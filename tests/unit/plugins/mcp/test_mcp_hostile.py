@@ -335,7 +335,7 @@ async def test_f50_answers_to_nothing_are_a_flood_like_any_other(world: World) -
     async with world.servers(dropped_bytes_max=16 * 1024 * 1024) as made:
         await made.discover()
         with pytest.raises(ServerUnavailable, match=r"it sent too many messages: \d+ were dropped"):
-            await asyncio.wait_for(call(made, "one__answers"), 60)
+            await asyncio.wait_for(call(made, "one__answers"), 120)
         assert await call(made, "one__echo", text="fine") == "fine"
 
 
@@ -345,10 +345,10 @@ async def test_f50_a_list_that_takes_long_to_read_blocks_no_other_call(world: Wo
     schemas = [{"type": "object", "properties": one} for one in patterns]
     world.plan(tools=[tool(f"t{number}", inputSchema=schema) for number, schema in enumerate(schemas)])
     CompiledJsonSchema(schemas[0])  # imported, that is
-    began = time.monotonic()
+    began = time.thread_time()
     for schema in schemas:
         CompiledJsonSchema(schema)
-    alone_s = time.monotonic() - began
+    alone_s = time.thread_time() - began
     async with world.servers() as made:
         await load_sdk_module()
         watching = asyncio.create_task(longest_wait())
@@ -359,13 +359,13 @@ async def test_f50_a_list_that_takes_long_to_read_blocks_no_other_call(world: Wo
 
 
 async def longest_wait() -> float:
-    """For one's turn."""
-    longest, loop = 0.0, asyncio.get_running_loop()
+    """For one's turn, in processor time of the loop's thread: a busy machine does not count."""
+    longest = 0.0
     try:
         while True:
-            began = loop.time()
+            began = time.thread_time()
             await asyncio.sleep(0.01)
-            longest = max(longest, loop.time() - began)
+            longest = max(longest, time.thread_time() - began)
     except asyncio.CancelledError:
         return longest
 
@@ -435,9 +435,9 @@ async def test_f49_an_output_schema_that_would_take_for_ever_to_check_is_not_che
     world.plan(tools=[tool("explode", outputSchema=slow)])
     async with world.servers() as made:
         await made.discover()
-        began = time.monotonic()
+        began = time.process_time()
         assert "aaa" in await call(made, "one__explode")
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
 
 
 async def test_arguments_are_checked_before_anything_is_sent(world: World) -> None:

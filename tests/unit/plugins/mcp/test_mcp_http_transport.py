@@ -91,14 +91,14 @@ async def test_a_session_that_the_server_forgot_is_begun_anew_and_the_call_made_
 async def test_an_unreachable_server_is_an_error_at_once_and_found_again_when_it_is_back(world: World) -> None:
     site = Site()
     with site.served():
-        made = world.made(at(site), backoff_s=(0.01,))
+        made = world.made(at(site, timeout_s=600.0), backoff_s=(0.01,), start_s=600.0)
         await made.discover()
     try:
         for _ in range(2):
             began = time.monotonic()
             with pytest.raises(ServerUnavailable, match=r"cannot be reached|connection was lost"):
                 await call(made, "web__echo")
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 120, "and not at a deadline"
         with site.served(site.port):
             assert await call(made, "web__echo", text="back") == "back"
     finally:
@@ -108,11 +108,11 @@ async def test_an_unreachable_server_is_an_error_at_once_and_found_again_when_it
 
 @pytest.mark.parametrize("does", ["broken", "rude", "hang"])
 async def test_a_call_that_goes_wrong_is_one_sentence(world: World, site: Site, does: str) -> None:
-    async with world.servers(at(site, timeout_s=1.0), backoff_s=(0.01,)) as made:
+    async with world.servers(at(site, timeout_s=3.0 if does == "hang" else 120.0), backoff_s=(0.01,)) as made:
         await made.discover()
         site.does = does
         with pytest.raises((CallFailed, ServerUnavailable)) as failed:
-            await asyncio.wait_for(call(made, "web__echo"), 20)
+            await asyncio.wait_for(call(made, "web__echo"), 120)
         assert "\n" not in str(failed.value)
         assert str(failed.value).startswith("The MCP server web ")
         site.does = ""
@@ -121,12 +121,12 @@ async def test_a_call_that_goes_wrong_is_one_sentence(world: World, site: Site, 
 
 @pytest.mark.parametrize("does", ["huge", "packed", "endless"])
 async def test_an_answer_that_is_too_long_is_not_held(world: World, site: Site, does: str) -> None:
-    async with world.servers(at(site, timeout_s=30.0), backoff_s=(0.01,)) as made:
+    async with world.servers(at(site, timeout_s=120.0), backoff_s=(0.01,)) as made:
         await made.discover()
         site.does = does
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with pytest.raises((CallFailed, ServerUnavailable)):
-            await asyncio.wait_for(call(made, "web__echo"), 60)
+            await asyncio.wait_for(call(made, "web__echo"), 120)
         if does == "endless":  # what the others weigh, they weigh in this very process
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
         site.does = ""
@@ -137,7 +137,7 @@ async def test_f50_a_flood_of_events_is_dropped(world: World, site: Site) -> Non
     async with world.servers(at(site)) as made:
         await made.discover()
         site.does = "flood"
-        assert await asyncio.wait_for(call(made, "web__echo"), 60) == "flooded"
+        assert await asyncio.wait_for(call(made, "web__echo"), 120) == "flooded"
         assert site.count("tools/list") <= 3
 
 
@@ -146,7 +146,7 @@ async def test_f50_a_flood_of_events_that_are_no_messages_is_the_end(world: Worl
         await made.discover()
         site.does = "chatter"
         with pytest.raises(ServerUnavailable, match=r"it sent too many messages: \d+ were dropped"):
-            await asyncio.wait_for(call(made, "web__echo"), 60)
+            await asyncio.wait_for(call(made, "web__echo"), 120)
         site.does = ""
         assert await call(made, "web__echo", text="fine") == "fine"
 
@@ -173,7 +173,7 @@ async def test_f50_a_flood_where_servers_may_say_something_unasked_is_the_end(
 
 @pytest.mark.parametrize("does", ["hang", "silent"])
 async def test_cancelled_calls_leave_no_socket_and_no_task(world: World, site: Site, does: str) -> None:
-    async with world.servers(at(site, timeout_s=2)) as made:
+    async with world.servers(at(site, timeout_s=3)) as made:
         await made.discover()
         assert await call(made, "web__echo", text="fine") == "fine"
         before = len(os.listdir("/dev/fd")), len(asyncio.all_tasks())
@@ -195,7 +195,7 @@ async def test_a_server_that_ignores_notifications_is_still_called(world: World,
             await call(made, "web__echo")
         await until(lambda: site.count("notifications/cancelled") == 1, "it is told")
         site.does = ""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while True:
             try:
                 assert await call(made, "web__echo", text="fine") == "fine"
@@ -348,7 +348,7 @@ async def test_cancelling_a_remote_call_leaves_nothing_and_others_go_on(world: W
         await until(lambda: site.count("tools/call") == 1, "it is called")
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(waiting, 1)
+            await asyncio.wait_for(waiting, 120)
         await until(lambda: site.count("notifications/cancelled") == 1, "it is told")
         site.does = ""
         assert await call(made, "web__echo", text="fine") == "fine"

@@ -68,12 +68,13 @@ async def test_servers_are_discovered_concurrently_and_one_that_hangs_or_dies_di
     world.plan("hangs", hangs_at_start=True)
     world.plan("dies", dies_at_start=True)
     servers = [world.server(name) for name in ("hangs", "dies", "good")]
-    async with world.servers(*servers, start_s=6.0) as made:
-        began = time.monotonic()
-        await made.discover()
-        assert time.monotonic() - began < 20
+    async with world.servers(*servers, start_s=10.0) as made:
+        discovering = asyncio.create_task(made.discover())
+        await until(lambda: world.starts("good") == 1, "the last one is started")
+        assert "hangs" not in made.problems, "while the first one is still waited for"
+        await asyncio.wait_for(discovering, 120)
         assert [one.name for one in made.tools] == ["good__echo"]
-        assert "was not ready within 6 s" in made.problems["hangs"]
+        assert "was not ready within 10 s" in made.problems["hangs"]
         assert "the end of its output: no such luck" in made.problems["dies"]
         assert await call(made, "good__echo", text="fine") == "fine"
 
@@ -83,7 +84,7 @@ async def test_a_call_in_flight_when_the_server_dies_fails_at_once_and_is_not_re
     async with world.servers() as made:
         await made.discover()
         with pytest.raises(ServerUnavailable, match=r"was lost during the call, which was not repeated.*they say"):
-            await asyncio.wait_for(call(made, "one__die"), 20)
+            await asyncio.wait_for(call(made, "one__die"), 120)
         assert world.notes().count("asked tools/call") == 1
         assert await call(made, "one__echo", text="back") == "back", "it is started again by the next call"
         assert world.starts() == 2
@@ -109,7 +110,7 @@ async def test_a_paused_server_is_tried_again(world: World) -> None:
         for _ in range(2):
             with pytest.raises(ServerUnavailable):
                 await call(made, "one__die")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while True:
             try:
                 assert await call(made, "one__echo", text="rested") == "rested"
@@ -151,7 +152,7 @@ async def test_cancelling_a_call_reaches_the_server_and_nothing_else(world: Worl
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(waiting, 1)
+            await asyncio.wait_for(waiting, 120)
         await until(lambda: sum("notifications/cancelled" in line for line in world.notes()) == 1, "it is told")
         assert not beside.done()
         assert await call(made, "one__echo", text="fine") == "fine"
@@ -186,7 +187,7 @@ async def test_one_hanging_server_does_not_slow_another_down(world: World) -> No
         await made.discover()
         hanging = [asyncio.create_task(call(made, "slow__hang")) for _ in range(20)]
         for number in range(20):
-            assert await asyncio.wait_for(call(made, "quick__echo", text=str(number)), 10) == str(number)
+            assert await asyncio.wait_for(call(made, "quick__echo", text=str(number)), 120) == str(number)
         for task in hanging:
             task.cancel()
 
@@ -197,7 +198,7 @@ async def test_a_server_that_does_not_read_is_given_up(world: World) -> None:
     async with world.servers(write_s=0.5) as made:
         await made.discover()
         with pytest.raises((ServerUnavailable, CallFailed), match=r"lost|could not be asked"):
-            await asyncio.wait_for(call(made, "one__echo", text="x" * 900_000), 30)
+            await asyncio.wait_for(call(made, "one__echo", text="x" * 900_000), 120)
 
 
 async def test_closing_ends_everything_even_a_server_that_ignores_it(world: World) -> None:
@@ -211,7 +212,7 @@ async def test_closing_ends_everything_even_a_server_that_ignores_it(world: Worl
         await until(lambda: "asked tools/call" in world.notes(), "it is called")
         began = time.monotonic()
         await made.close()
-        assert time.monotonic() - began < 12
+        assert time.monotonic() - began < 120, "it would not end by itself"
         with pytest.raises(ServerUnavailable):
             await waiting
         assert not any(alive(pid) for pid in pids)
@@ -227,8 +228,8 @@ async def test_closing_while_it_starts_leaves_nothing(world: World) -> None:
     made = world.made()
     starting = asyncio.create_task(made.discover())
     await until(lambda: world.starts() == 1, "it is started")
-    await asyncio.wait_for(made.close(), 15)
-    await asyncio.wait_for(starting, 15)  # it is not cancelled: it is told
+    await asyncio.wait_for(made.close(), 120)
+    await asyncio.wait_for(starting, 120)  # it is not cancelled: it is told
     assert made.problems == {"one": "the MCP servers are closed"}
     pid = int(world.notes()[0].split()[1])
     await until(lambda: not alive(pid), "it is gone")

@@ -113,11 +113,11 @@ async def test_a_waiting_reader_is_woken_by_a_message_and_by_the_end() -> None:
     waiting = asyncio.create_task(frames.next_line())
     await asyncio.sleep(0)
     frames.feed(WANTED[0] + b"\n")
-    assert await asyncio.wait_for(waiting, 5) == WANTED[0]
+    assert await asyncio.wait_for(waiting, 120) == WANTED[0]
     waiting = asyncio.create_task(frames.next_line())
     await asyncio.sleep(0)
     frames.close()
-    assert await asyncio.wait_for(waiting, 5) is None
+    assert await asyncio.wait_for(waiting, 120) is None
 
 
 @pytest.mark.parametrize(
