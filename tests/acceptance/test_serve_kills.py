@@ -38,7 +38,7 @@ SETTLE_S = 300.0
 
 
 class MixedServer(ServerRestarts):
-    """With gRPC, commands that need no approval, and turns that may be interrupted often."""
+    """With gRPC, and commands that need no approval."""
 
     def __init__(self, folder: Path, model: Model, platform: Platform) -> None:
         with socket.socket() as free:
@@ -49,7 +49,7 @@ class MixedServer(ServerRestarts):
     def configure(self, instructions: str = "Be terse.", more: str = "") -> None:
         super().configure(
             instructions,
-            f"{COMMANDS}policy: {{allow: [bash]}}\nlimits: {{resumes_max: 50}}\ntriggers: {{poll_s: 0.5}}\n{more}",
+            f"{COMMANDS}policy: {{allow: [bash]}}\ntriggers: {{poll_s: 0.5}}\n{more}",
         )
         path = self.home / "mainstay.yaml"
         path.write_text(path.read_text().replace("drain_s:", f"grpc_port: {self.grpc_port}, drain_s:"))

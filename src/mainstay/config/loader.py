@@ -51,8 +51,8 @@ _MODEL_NAME = re.compile(r"[^\s/]+/\S+")
 _HTTP_URL = re.compile(r"https?://[^\s/?#]+\S*")
 _MAY_BE_ZERO = frozenset(
     {
-        "step_restarts_max", "resumes_max", "retries_max", "retry_base_s", "retry_jitter", "retry_wait_max_s",
-        "coalesce_window_s", "watchdog_grace_s", "ride_along_s",
+        "step_restarts_max", "resumes_max", "last_attempt_delay_s", "retries_max", "retry_base_s", "retry_jitter",
+        "retry_wait_max_s", "coalesce_window_s", "watchdog_grace_s", "ride_along_s",
     }
 )  # fmt: skip
 _COUNT_MAX = 2**53

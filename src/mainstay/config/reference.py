@@ -24,6 +24,8 @@ LIMIT_DESCRIPTIONS = {
     "session_turns_max": "Turns in one session; null: no limit.",
     "step_restarts_max": "Restarts of a model call whose stream broke after text was shown.",
     "resumes_max": "Resumes of one turn after crashes, without progress in between.",
+    "last_attempt_delay_s": "Time that a process runs before the last resume of such a turn: if it ends earlier, the "
+    "turn is not the cause.",
     "output_attempts_max": "Attempts to get an answer that fits the requested output type (structured output).",
     "model_timeout_s": "Timeout of a model call, in seconds.",
     "model_idle_timeout_s": "Timeout for silence within a model's stream, in seconds.",

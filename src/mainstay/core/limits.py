@@ -14,6 +14,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     session_turns_max: int | None = None
     step_restarts_max: int = 1  # repeats of a model call whose stream broke
     resumes_max: int = 2  # of one turn after crashes, without progress in between; then it is set aside
+    last_attempt_delay_s: float = 5.0  # that a process runs before it begins the last attempt of such a turn
     output_attempts_max: int = 3  # answers that do not match the requested output type
 
     # a model call

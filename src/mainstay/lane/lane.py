@@ -494,8 +494,8 @@ class Lane:
         return True
 
     async def _resume_turn(self, writer: JournalWriter, turn: OpenTurn, *, was_running: bool) -> None:
-        """Resume a turn, or set it aside after too many crashes. Last attempts run one at a time, so that a turn which
-        ends the process is not set aside together with others; those of sub-agents run within their parent's."""
+        """Resume a turn, or set it aside after too many crashes. The last attempts of sub-agents run within those of
+        their parents."""
         session, limits = writer.session, self._services.limits
         crashed = self._is_after_restart and was_running and session.stopped_turn != turn.turn
         crashes = turn.crashes + crashed
@@ -506,7 +506,7 @@ class Lane:
             log.error("%s", build_blocked_error(session))
             return
         is_last = crashes == limits.resumes_max and session.spawned is None
-        async with self._services.last_attempts if is_last else nullcontext():
+        async with self._services.last_attempts.begin(self._services.clock, limits) if is_last else nullcontext():
             # on disk before the turn runs: counts the turns that end their process
             await writer.record(TurnResumed(turn=turn.turn, after_crash=crashed))
             self._is_after_restart = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Literal
 
 import msgspec
@@ -20,6 +21,24 @@ from mainstay.lane.approvals import PendingApprovals
 from mainstay.lane.event_hub import EventHub
 from mainstay.turn.dependencies import TrustServices
 from mainstay.turn.toolbox import TurnTools
+
+
+class LastAttempts:
+    """Lets one turn at a time make its last attempt before it is set aside, so that only the one that ends the process
+    is blamed. The first waits until the process has run for a while: a process that ends before was ended by another
+    cause, such as an operator or a lack of memory, and that counts against no turn."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._is_stable = False
+
+    @asynccontextmanager
+    async def begin(self, clock: Clock, limits: Limits) -> AsyncIterator[None]:
+        async with self._lock:
+            if not self._is_stable:
+                await clock.sleep(limits.last_attempt_delay_s)
+                self._is_stable = True
+            yield
 
 
 class LaneServices(msgspec.Struct, frozen=True):
@@ -43,7 +62,7 @@ class LaneServices(msgspec.Struct, frozen=True):
     on_stored: Callable[[str], None] | None = None  # called with a session's key after new events are on disk
     budget_manager: BudgetManager | None = None  # None: no budgets apply
     judges: JudgePanel | None = None  # None: answers are not judged
-    last_attempts: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)  # held by a turn in its last attempt
+    last_attempts: LastAttempts = msgspec.field(default_factory=LastAttempts)
     check_turn_allowed: Callable[[str], Awaitable[None]] | None = (
         None  # by session; raises AuditUnavailable if no turn may begin
     )

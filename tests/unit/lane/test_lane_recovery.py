@@ -501,6 +501,25 @@ async def test_f76_turns_that_ran_beside_the_one_that_ends_the_process_are_not_s
         assert [(await world.kinds(key))[-1] for key in keys] == ["TurnEnded", "TurnSetAside", "TurnEnded"]
 
 
+async def test_f76_last_attempt_delay_s_blames_no_turn_for_processes_that_end_before(store: Store) -> None:
+    """Ten processes are killed within a second of their start. The turn waits for one that stays, and ends."""
+    world = World(lambda context, options: Stall(), store=store)
+    for life in range(10):
+        async with world:
+            if not life:
+                await world.send("go")
+            await world.lanes.resume_unfinished()
+            await asyncio.sleep(1)
+            await world.crash()
+        world = world.after(lambda context, options: Stall())
+    async with world.after(["done"]) as last:
+        await finish(last)
+        assert (await last.history())[-1].text == "done"
+        kinds = await last.kinds()
+        assert "TurnSetAside" not in kinds
+        assert kinds.count("TurnResumed") == 2
+
+
 async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Store) -> None:
     """Six crashes, and a result after each: that is not a turn that goes nowhere."""
     limits = Limits(resumes_max=1)
