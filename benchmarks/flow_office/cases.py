@@ -1,0 +1,5 @@
+from attack import Attack
+
+
+def all_cases() -> list[Attack]:
+    return []
