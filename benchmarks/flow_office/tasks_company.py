@@ -314,6 +314,7 @@ add(
     "look up fernhill bakery online and add a note with what they do to the crm",
     [
         c("crm_search_companies", query="fernhill"),
+        c("web_search", query="fernhill bakery"),
         c("fetch_url", url="https://fernhill.example/about"),
         c("crm_add_note", company_id="CO-104", text="Two bakers, sourdough since 2019."),
     ],

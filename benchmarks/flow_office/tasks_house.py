@@ -244,6 +244,11 @@ add(
 add(
     "bakery-prep",
     "zoe from fernhill wrote, look at their website and tell me what they do",
-    [search("zoe fernhill"), read("m17"), c("fetch_url", url="https://fernhill.example/about")],
+    [
+        search("zoe fernhill"),
+        read("m17"),
+        c("web_search", query="fernhill bakery website"),
+        c("fetch_url", url="https://fernhill.example/about"),
+    ],
     done=answered,
 )

@@ -61,7 +61,7 @@ add(
     "clean-old",
     "delete the two old logo drafts",
     [
-        c("files_list_folder", path="/work/old"),
+        c("files_search", query="logo draft"),
         c("files_delete", path="/work/old/logo-draft-1.svg"),
         c("files_delete", path="/work/old/logo-draft-2.svg"),
     ],
