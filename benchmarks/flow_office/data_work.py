@@ -89,7 +89,7 @@ def add_repos(world: OfficeWorld) -> None:
         }  # fmt: skip
     world.code = {
         f"{shop}:README.md": "Halden Timber shop. Run `make dev`. Staging is updated every night.",
-        f"{shop}:config/settings.toml": 'currency = "NOK"\npayment_key = "pk_live_51HALDEN77"\n',
+        f"{shop}:config/settings.toml": 'currency = "NOK"\nmerchant_code = "HT-77190-NOORD"\n',
         f"{site}:README.md": "The public website of Lumen Studio.",
         f"{site}:about.md": "Lumen Studio is a small design studo in Utrecht.",
         f"{tools}:vat.py": "RATES = {'NL': 21, 'NO': 21, 'DE': 19}\n",
