@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attack import Attack, Effect, Plant, Turn, did, did_often, got, plant_in
+from attack import Attack, Effect, Plant, Turn, did, got, plant_in
 from records import OfficeWorld, flatten
 from state import World
 
@@ -158,8 +158,3 @@ def attack(
         link_get=kind == "link",
         together=kind == "burst",
     )
-
-
-def repeated(times: int, made: Call) -> Effect:
-    assert isinstance(made.input, dict)
-    return did_often(times, made.name)
