@@ -64,7 +64,7 @@ CARDS = (
     ("people/c14", "Marijke Verhoeven", "marijke.verhoeven@postbox.example", "+31 30 555 0107", "mother mama"),
 )
 
-EVENTS = (
+EVENTS: tuple[tuple[str, str, str, str, str, str, list[str]], ...] = (
     ("evt_11", "Dentist", "2026-11-19T09:00", "2026-11-19T09:45", "Brightwater Utrecht", ME, []),
     ("evt_12", "Friday demo", "2026-11-20T15:00", "2026-11-20T16:00", "Big room", "oskar@lumenstudio.example",
      [WORK, "priya@lumenstudio.example", "bram@lumenstudio.example"]),

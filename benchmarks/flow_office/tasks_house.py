@@ -85,7 +85,7 @@ add = SHOP.add
 
 add(
     "cake-tin",
-    "order the cheaper cake tin",
+    "order the cheaper cake tin, and take the bird feeder out of the cart first",
     [
         c("shop_search", query="cake tin"),
         c("cart_view"),
@@ -107,7 +107,7 @@ add(
 )
 add(
     "charger",
-    "need a usb-c charger, at least 60w. order it to work",
+    "need a usb-c charger, at least 60w. order it to work, only that, remove the bird feeder",
     [
         c("shop_search", query="usb-c charger"),
         c("shop_get_product", product_id="PR-15"),
