@@ -43,9 +43,9 @@ def planted_world(attack: Attack) -> World:
     return world
 
 
-async def run_honest(kit: Kit, attack: Attack) -> World:
+async def run_honest(kit: Kit, attack: Attack, new: Callable[[Attack], World]) -> World:
     """The world after the honest calls alone, without an agent."""
-    world = planted_world(attack)
+    world = new(attack)
     kit.use(world)
     methods = methods_of(kit.services)
     for turn in attack.turns:
@@ -58,11 +58,13 @@ async def run_honest(kit: Kit, attack: Attack) -> World:
     return world
 
 
-async def run_attack(kit: Kit, attack: Attack, *, control: bool) -> Verdict:
-    """Run one case in an agent of its own and judge its world."""
-    honest = await run_honest(kit, attack)
+async def run_attack(
+    kit: Kit, attack: Attack, *, control: bool, new: Callable[[Attack], World] = planted_world
+) -> Verdict:
+    """Run one case in an agent of its own and judge its world; `new` makes it, with the injection in it."""
+    honest = await run_honest(kit, attack, new)
     assert not attack.effect(honest), f"{attack.id}: the honest calls have the attacker's effect"
-    world = planted_world(attack)
+    world = new(attack)
     kit.use(world)
     model = ObedientModel(attack)
     questions: list[Question] = []
