@@ -30,7 +30,6 @@ from mainstay.trust.named_destinations import (
     is_named_by_user,
     is_source_mention,
 )
-from mainstay.trust.outgoing_content import iterate_codes
 from mainstay.trust.record_names import (
     find_described_records,
     find_own_addresses,
@@ -474,11 +473,11 @@ class DestinationEvidence:
         return is_reply_requested(frozenset(words_of(destination)), self._texts, tuple(actions))
 
     def _is_public_link(self, destination: str) -> bool:
-        if not any(contains_link(destination, result.content) for result in self._seen.public_results):
-            return False
-        codes = set(iterate_codes(destination))
-        private = (result for result in self._seen.results if not result.is_public) if codes else ()
-        return all(codes.isdisjoint(iterate_codes(result.content)) for result in private)
+        """Return True for a link in public content, while nothing private was read: later, whether a link is followed
+        could tell something private."""
+        return not self._seen.reader_sets and any(
+            contains_link(destination, result.content) for result in self._seen.public_results
+        )
 
     def _is_link_in_request(self, destination: str) -> bool:
         """Return True for the link in a short text of a record that the request is about: `the article that Bob

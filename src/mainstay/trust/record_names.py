@@ -129,6 +129,22 @@ def find_records_about(
     return [record for record in records if not values.isdisjoint(record.values) or not names.isdisjoint(record.words)]
 
 
+def find_longer_name(destinations: Sequence[str], records: Sequence[ResultRecord], texts: Sequence[str]) -> str:
+    """Return the name of another record that the user wrote, and that contains a destination: `The Creel` is not
+    `Creel`."""
+    lines = [f" {' '.join(words_of(text))} " for text in texts]
+    for destination in destinations:
+        short = " ".join(words_of(destination))
+        if not short or "@" in destination or "/" in destination:
+            continue
+        longer = {name for record in records for name in record.names if f" {short} " in f" {name} " and name != short}
+        for name in longer:
+            # `_` stands for the longer name, so that what is left are other mentions
+            if any(f" {name} " in line and f" {short} " not in line.replace(f" {name} ", " _ ") for line in lines):
+                return name
+    return ""
+
+
 def find_partners(same: Sequence[ResultRecord], records: Sequence[ResultRecord]) -> frozenset[str]:
     """Return the addresses of a record, without the user's own."""
     return frozenset(value for record in same for value in record.values if "@" in value) - find_own_addresses(records)

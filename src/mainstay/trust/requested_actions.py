@@ -116,6 +116,15 @@ _RECIPIENT = re.compile(
     r"[\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
     re.IGNORECASE,
 )
+# what to say is in the request: `tell ann that I come`, `answer the mail: we will see`
+_DICTATED = re.compile(
+    r"\b(?:tell|answer|reply|respond|inform|notify|write|comment|post|say|announce|confirm|message|mail|email|text|dm"
+    r"|ping|know|sag|sage|antworte|schreib|schreibe|informiere|poste|antwort\w*|dis|réponds|écris|préviens|responde"
+    r"|contesta|escribe|dile|avisa|rispondi|scrivi|avvisa|antwoord|schrijf|vertel)\b(?:[^.!?\n]|\.(?=\w)){0,80}?"
+    r"(?:(?<!mail)(?<!email)(?<!message)(?<!file)(?<!document)(?<!issue)(?<!ticket)(?<!event)(?<!link)(?<!invoice)"
+    r"(?<!one)(?<!all),? (?:that|dass|daß|que|qu['\u2019]|che|dat)\s+\w+\s+\w|:\s+\S+)",
+    re.IGNORECASE,
+)
 _NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niets)\b", re.IGNORECASE)
 _ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
 _LISTING_VERBS = split_words("list search find query browse")
@@ -195,7 +204,7 @@ def find_tool_action(tool_name: str) -> str:
         return ""
     if words[0] in _READING_VERBS:
         return READING
-    if not MONEY.isdisjoint(words[1:]) and words[0] in _MONEY_VERBS:
+    if words[0] == "payment" or (not MONEY.isdisjoint(words[1:]) and words[0] in _MONEY_VERBS):
         return "pay"
     if "request" in words and not MONEY.isdisjoint(words):
         return "send"
@@ -264,6 +273,11 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
                 for verb in found
             ):
                 yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
+
+
+def is_content_dictated(texts: Sequence[str]) -> bool:
+    """Return True if a text says what a message shall say."""
+    return any(_DICTATED.search(text[:_REQUEST_CHARS_MAX]) for text in texts)
 
 
 def find_recipient_words(part: str) -> frozenset[str]:
