@@ -30,6 +30,7 @@ from mainstay.trust.named_destinations import (
     is_named_by_user,
     is_source_mention,
 )
+from mainstay.trust.planned_results import PlannedResults
 from mainstay.trust.record_names import (
     find_described_records,
     find_own_addresses,
@@ -118,6 +119,13 @@ class DestinationEvidence:
     def _user_words(self) -> frozenset[str]:
         return _recipient_words([text[:_TEXT_CHARS_MAX] for text in self._naming_texts])
 
+    @cached_property
+    def _planned(self) -> PlannedResults:
+        naming = self._naming_texts
+        if refers_to_things(self._texts):
+            naming = (*self._earlier_texts, *self._texts)
+        return PlannedResults(self._seen, find_tool_action(self._call.tool.name), naming, self._identify)
+
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
         " there."""
@@ -133,6 +141,8 @@ class DestinationEvidence:
             or self._is_stated_choice(destination)
             or self._is_part_of_path(destination)
             or self._is_described_place(destination)
+            or self._planned.has_place(destination)
+            or self._planned.has_record(destination)
             or (follows_links and (self._is_public_link(destination) or self._is_link_in_request(destination)))
             or self._is_own_address(destination)
             or self._is_address_in_named_source(destination)
@@ -278,8 +288,21 @@ class DestinationEvidence:
             if record.fields.get(name) and name.casefold() not in _CHOICES:
                 yield msgspec.structs.replace(record, id=record.fields[name])
                 return
-        if record.id and self._is_of_same_kind(result):
-            yield record
+        if self._is_of_same_kind(result):
+            if record.id:
+                yield record
+            elif self._kinds & set(self._parameters) and self._has_own_name(record):
+                yield msgspec.structs.replace(record, id=record.fields["name"])  # `hotel`, of a list of hotels
+
+    def _has_own_name(self, record: ResultRecord) -> bool:
+        """Return True if a record has a name that no other record resembles: `orkney` and `orkney_` are the same."""
+        words = words_of(record.fields.get("name", ""))
+        if not words or not record.fields["name"][-1].isalnum() or not record.fields["name"][0].isalnum():
+            return False
+        same = {
+            one.fields["name"] for one, _ in self._records if "name" in one.fields and words_of(one.fields["name"]) == words
+        }
+        return len(same) == 1
 
     def _find_named_ids(self, records: Sequence[ResultRecord], action: str) -> frozenset[str]:
         """Return the ids of the records that the request names: in the clauses that ask for this action; if these name
@@ -392,6 +415,7 @@ class DestinationEvidence:
                 if not names_group(part):
                     continue
                 named = [record for record in records if record.is_group and self._names_group_record(record, part)]
+                named = named or self._planned.find_groups()
                 if len(named) == 1 and not accounts.isdisjoint(named[0].values):
                     return True
         return False

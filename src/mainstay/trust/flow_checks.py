@@ -176,7 +176,9 @@ def find_deviation(
         return f"Content from outside is in this conversation, and the user named something else: {one_line(longer)}."
     action = find_tool_action(call.tool.name)
     recorded = _find_recorded_numbers(reach, seen, stated) if action == "pay" else frozenset()
-    if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded):
+    records = (record for record, _ in seen.records()) if action == "change" else ()
+    dates = frozenset(date for record in records if record.id in reach.destinations for date in record.dates)
+    if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded, dates):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."
     return _explain_unrelated_data(call, reach, seen, policy_context)
 

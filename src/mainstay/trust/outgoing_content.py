@@ -109,7 +109,11 @@ def find_unrelated_data(
     sendable: list[Passage] = []  # what the texts may repeat
     for result in seen.results:
         is_about_tool = result.is_public or result.is_own_action or own.names_tool(result)
-        for passage in _parse_passages(result.content):
+        passages = _parse_passages(result.content)
+        of_recipient = [passage for passage in passages if own.is_of_recipient(passage)]
+        if len(of_recipient) == 1:  # the mail that is answered, not a room with messages of many
+            own.recipient_stems |= of_recipient[0].stems
+        for passage in passages:
             is_related = is_about_tool or own.is_about(passage)
             may_repeat = own.is_of_recipient(passage) or result.is_own_action if is_dictated else is_related
             if is_related:
@@ -220,6 +224,7 @@ class _Topic:
         )
         self._said = frozenset(words)
         self._text = "\n".join(user_texts)
+        self.recipient_stems: frozenset[str] = frozenset()  # of what the recipient wrote
         self._values = frozenset(map(normalise_reader, destinations))
         self.stems = frozenset(stem_of(word) for text in user_texts for word in words_of(text)) | {
             stem_of(word) for word in place
@@ -231,13 +236,15 @@ class _Topic:
         return not self._values.isdisjoint(passage.values)
 
     def find_added_sentence(self, text: str) -> str:
-        """Return a sentence of a dictated message without any word of the user; formulas apart."""
-        for sentence in _SENTENCES.split(text):
+        """Return a sentence of a dictated message without any word of the user or recipient, formulas apart, or with a
+        number of neither."""
+        known_stems = self.stems | self.recipient_stems
+        for sentence in _SENTENCES.split(_MOMENT.sub(" ", text)):
             words = _TOKENS.findall(sentence)
             naming = [word.casefold() for word in words if can_name(word.casefold()) or len(word) == 1 or word.isdecimal()]
-            if len(naming) >= _ADDED_WORDS_MIN and not any(
-                word in self._said or stem_of(word) in self.stems or word in _FORMULAS for word in naming
-            ):
+            known = [word for word in naming if word in self._said or stem_of(word) in known_stems or word in _FORMULAS]
+            has_number = any(word.isdecimal() and len(word) > 1 and word not in known for word in naming)
+            if has_number or (not known and len(naming) >= _ADDED_WORDS_MIN):
                 return sentence.strip()
         return ""
 

@@ -31,7 +31,7 @@ _NO_NAMES = frozenset(verb for verbs in ENGLISH_VERBS.values() for verb in verbs
 )
 _COMPARISONS = split_words("before after than like as until vor nach wie als avant après antes después comme como")
 _PLURAL = re.compile(
-    r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
+    r"\b(?:all|every|each|any|both|two|three|four|five|everything|beide[n]?|zwei|drei|les deux|ambos|entrambi|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
     r"|tutti|tutte)\b"
     r"|\b(?:the|my|our|die|les|los|las|mes|mis|meine)\s(?:\w+\s)?[^\W\d_]{3,}(?:s|en)\b",
     re.IGNORECASE,
@@ -77,6 +77,11 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
         if word not in located and can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
     }
     return frozenset(parts if len(parts) == 1 else ())
+
+
+def asks_for_several(part: str) -> bool:
+    """Return True if a clause speaks of things in the plural."""
+    return _PLURAL.search(part) is not None
 
 
 def find_described_records(records: Sequence[ResultRecord], part: str) -> frozenset[str]:

@@ -63,6 +63,7 @@ class SeenResult(msgspec.Struct, frozen=True):
     is_own_action: bool  # a call that changed something and succeeded
     has_records: bool  # its objects, or the rows of a list, were built by the tool, not by text of others
     input: str  # the arguments as the model wrote them, in lower case: what they contain is no evidence
+    is_planned: bool  # the model had read nothing from outside when it made the call
 
 
 class SeenContent:
@@ -76,9 +77,14 @@ class SeenContent:
         self.public_results: list[SeenResult] = []  # read before anything private
         self.reader_sets: list[frozenset[str]] = []  # of each private thing: who can read it already
         calls: dict[str, ToolCall] = {}
+        self._planned_calls: set[str] = set()
+        has_read = False  # something from outside
         for message in messages:
+            has_read = has_read or any(is_untrusted(part.origin) for part in message.parts)
             if message.role == "assistant":
                 calls.update({call.id: call for call in message.calls})
+                if not has_read:
+                    self._planned_calls.update(call.id for call in message.calls)
                 continue
             for part in message.parts:
                 match part:
@@ -109,7 +115,8 @@ class SeenContent:
             is_trusted or getattr(tool, "is_structured", False) or (tool is not None and lists_things(tool.name))
         )
         written = call.input.casefold() if call is not None else ""
-        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted, has_records, written)
+        is_planned = not part.is_error and part.call_id in self._planned_calls
+        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted, has_records, written, is_planned)
         self.results.append(result)
         if is_public:
             if not self.reader_sets:
