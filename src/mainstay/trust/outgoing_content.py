@@ -2,9 +2,9 @@
 
 A named destination says where data may go, not which data. What was read is divided into passages: an object of a
 structured result, a row, or a paragraph. A passage is related to the request if it shares a word with it, the words of
-the destination apart, or if the call names it by its id. A text of the call must not repeat a passage that is unrelated: a
-number or code of it, or two of its words that stand together in both. If the user dictated what to say, only what the
-recipient wrote is related.
+the destination apart, or if the call names it by its id. A text of the call must not repeat a passage that is
+unrelated: a number or code of it, or two of its words that stand together in both. If the user dictated what to say, it
+may repeat only what the recipient wrote or everybody may know.
 """
 
 from __future__ import annotations
@@ -58,6 +58,17 @@ _CONTACT_STEMS = _LINK_STEMS | frozenset(
     )
 )
 _REFERENCE = re.compile(r"(?=\S*\d)[\w.#:/-]{2,64}")  # the id of a thing
+# `make a note of the days of the permit` asks for a text with a date
+_VALUE_WANTED = re.compile(
+    r"\bthe (?:days?|dates?|times?|hours?|prices?|costs?|amounts?|totals?|numbers?|deadlines?)\b"
+    r"|\b(?:die tage|das datum|die uhrzeit|den (?:preis|betrag|termin)|les dates|le prix|la fecha|el precio)\b",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(
+    r"\d|\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|heute|morgen)",
+    re.IGNORECASE,
+)
 _ATTACHMENT = re.compile(r"attach|^files?$|file_?ids?$|documents?$", re.IGNORECASE)
 _PERMISSION = re.compile(r"role|permission|access|scope|visibility|level", re.IGNORECASE)
 _PERMISSION_WORDS = (
@@ -67,8 +78,8 @@ _PERMISSION_WORDS = (
     ("comm", "kommen"),
 )
 _EVERYONE = split_words(
-    "all everyone everybody them both group others rest team participants alle allen anderen tous toutes autres todos todas"
-    " otros tutti altri iedereen anderen"
+    "all everyone everybody them both group others rest team participants alle allen anderen tous toutes autres todos"
+    " todas otros tutti altri iedereen"
 )
 _CENTS = re.compile(r"[.,]0{1,2}$")
 _ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|am|pm|uhr|h|min|am)")
@@ -115,7 +126,8 @@ def find_unrelated_data(
             own.recipient_stems |= of_recipient[0].stems
         for passage in passages:
             is_related = is_about_tool or own.is_about(passage)
-            may_repeat = own.is_of_recipient(passage) or result.is_own_action if is_dictated else is_related
+            is_known = result.is_public or result.is_own_action or own.is_of_recipient(passage)
+            may_repeat = is_known if is_dictated else is_related
             if is_related:
                 related.append(passage)
             (sendable if may_repeat else unrelated).append(passage)
@@ -133,9 +145,12 @@ def find_unrelated_data(
 
 
 def find_added_contact(call: ToolInvocation, request_texts: Sequence[str], user_texts: Sequence[str]) -> str:
-    """Return a link, mail address or phone number in a new thing of the user's own that the user did not ask for."""
+    """Return a link, mail address or phone number in a new thing of the user's own that the user did not ask for; or
+    its text if the user asked for a number or date, and it has none."""
     own = _Topic(request_texts, user_texts, ())
-    texts = (text for text in _iterate_content(call, (), user_texts) if not _CONTACT.fullmatch(text))
+    texts = [text for text in _iterate_content(call, (), user_texts) if not _CONTACT.fullmatch(text)]
+    if texts and any(map(_VALUE_WANTED.search, request_texts)) and not any(map(_VALUE.search, texts)):
+        return texts[-1]
     return next((found for text in texts if (found := own.find_contact(text))), "")
 
 
@@ -207,8 +222,9 @@ _TOKENS = re.compile(r"[^\W_]+")
 _SENTENCES = re.compile(r"[.!?;]\s+|\n")
 _ADDED_WORDS_MIN = 2
 _FORMULAS = split_words(
-    "hi hello dear see soon later thanks thank regards best kind greetings cheers sincerely sorry attached find here hallo liebe lieber"
-    " grüße gruß danke anbei bonjour merci cordialement salut hola gracias saludos ciao grazie saluti hoi groeten bedankt"
+    "hi hello dear see soon later thanks thank regards best kind greetings cheers sincerely sorry attached find"
+    " here hallo liebe lieber grüße gruß danke anbei bonjour merci cordialement salut hola gracias saludos ciao"
+    " grazie saluti hoi groeten bedankt"
 )
 _PLAIN_ACTIONS = frozenset(("invite", "book"))  # no message: a text beside them is an addition
 
@@ -241,7 +257,9 @@ class _Topic:
         known_stems = self.stems | self.recipient_stems
         for sentence in _SENTENCES.split(_MOMENT.sub(" ", text)):
             words = _TOKENS.findall(sentence)
-            naming = [word.casefold() for word in words if can_name(word.casefold()) or len(word) == 1 or word.isdecimal()]
+            naming = [
+                word.casefold() for word in words if can_name(word.casefold()) or len(word) == 1 or word.isdecimal()
+            ]
             known = [word for word in naming if word in self._said or stem_of(word) in known_stems or word in _FORMULAS]
             has_number = any(word.isdecimal() and len(word) > 1 and word not in known for word in naming)
             if has_number or (not known and len(naming) >= _ADDED_WORDS_MIN):

@@ -11,18 +11,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
-
-from mainstay.trust.record_names import asks_for_several, find_partners, stem_of
+from mainstay.trust.record_names import asks_for_several, find_authors, find_partners, stem_of
 from mainstay.trust.request_vocabulary import can_name, split_words
-from mainstay.trust.requested_actions import STRICT_ACTIONS, find_recipient_words, iterate_requests, words_of
+from mainstay.trust.requested_actions import (
+    REMOVAL_FAMILY,
+    STRICT_ACTIONS,
+    find_recipient_words,
+    iterate_requests,
+    words_of,
+)
 from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, normalise_reader
 from mainstay.trust.tool_invocation import iterate_texts
 
 _RECORDS_MAX = 20  # of a result whose records are all meant
 _PRICES = split_words("price cost fare amount fee total rate eur usd gbp chf preis prix precio")
 _RATINGS = split_words("rating stars score grade review reviews bewertung note")
-_DATES = split_words("date start starts begin time departs departure day when due created modified updated received sent")
+_DATES = split_words(
+    "date start starts begin time departs departure day when due created modified updated received sent"
+)
 _SIZES = split_words("size bytes capacity")
 # words for a choice, whether it is the smallest value, and the fields that it compares
 _CHOICES = tuple(
@@ -42,15 +48,15 @@ _CHOICES = tuple(
     )
 )  # fmt: skip
 _WITH = re.compile(
-    r"\b(?:with|near|including|mit|nahe|avec|près|con|cerca|vicino|met|bij)\s+(?:the |a |an |dem |der |le |la |el |il )?"
-    r"([^\W\d_]{3,})",
+    r"\b(?:with|near|including|mit|nahe|avec|près|con|cerca|vicino|met|bij)\s+"
+    r"(?:the |a |an |dem |der |le |la |el |il )?([^\W\d_]{3,})",
     re.IGNORECASE,
 )
 
 
 class PlannedResults:
-    """The planned results of a conversation, for a call of the family `action`. `naming_texts` are the user's texts that
-    may name things, `identify` yields a record with the id by which the call would refer to it."""
+    """The planned results of a conversation, for a call of the family `action`. `naming_texts` are the user's texts
+    that may name things, `identify` yields a record with the id by which the call would refer to it."""
 
     def __init__(
         self,
@@ -97,9 +103,11 @@ class PlannedResults:
         )
 
     def has_record(self, destination: str) -> bool:
-        """Return True for the id of the record that is meant, and for the one address in it."""
+        """Return True for the id of the record that is meant, and for the one address in it. To be removed, it must be
+        chosen by a number or date: `delete the largest file`."""
         if self._action in STRICT_ACTIONS:
-            return False
+            lists = self._identified.values() if self._action == REMOVAL_FAMILY else ()
+            return any(destination == record.id for records in lists for record in self._choose(records, self._clauses))
         wanted = normalise_reader(destination)
         for result in self._results:
             if wanted in result.input:
@@ -107,8 +115,10 @@ class PlannedResults:
             meant = self._find_meant(result)
             if any(destination == record.id for record in meant):
                 return True
-            if len(meant) == 1 and "@" in destination and self._find_partners(meant[0]) == {wanted}:
-                return not self._has_other_address(wanted)
+            # all that was found is of one person
+            found = [record for record in self._records.get(id(result), []) if self._find_partners(record)]
+            if "@" in destination and found and all(self._find_partners(record) == {wanted} for record in found):
+                return self._fits_recipient(found[0]) and not self._has_other_address(wanted)
         return False
 
     def _has_other_address(self, wanted: str) -> bool:
@@ -125,13 +135,19 @@ class PlannedResults:
         for result in self._results:
             records = self._records.get(id(result), [])
             is_strict = self._action in STRICT_ACTIONS
-            if len(records) == 1 and records[0].is_group and not (is_strict and len(self._find_partners(records[0])) > 1):
+            if (
+                len(records) == 1
+                and records[0].is_group
+                and not (is_strict and len(self._find_partners(records[0])) > 1)
+            ):
                 found += records
         return found
 
     def _find_partners(self, record: ResultRecord) -> frozenset[str]:
-        """Return the addresses in a record, without the user's own."""
-        return find_partners((record,), [one for records in self._records.values() for one in records])
+        """Return the address of its author, otherwise the addresses in a record, without the user's own."""
+        return find_authors(record) or find_partners(
+            (record,), [one for records in self._records.values() for one in records]
+        )
 
     def _find_meant(self, result: SeenResult) -> list[ResultRecord]:
         """Return the records of a planned result that the request means: the only one, all of several that the user's
@@ -139,7 +155,9 @@ class PlannedResults:
         records = self._identified.get(id(result)) or self._records.get(id(result), [])
         by_id = {record.id or record.texts: record for record in records}
         if len(by_id) > 1:
-            records = self._choose(records) or (records if self._means_all(result, len(by_id)) else [])
+            records = self._choose(records, (*self._clauses, *self._texts)) or (
+                records if self._means_all(result, len(by_id)) else []
+            )
         return [record for record in records if self._fits_recipient(record)]
 
     def _fits_recipient(self, record: ResultRecord) -> bool:
@@ -154,9 +172,9 @@ class PlannedResults:
             and any(asks_for_several(part) for part in self._clauses)
         )
 
-    def _choose(self, records: Sequence[ResultRecord]) -> list[ResultRecord]:
+    def _choose(self, records: Sequence[ResultRecord], parts: Sequence[str]) -> list[ResultRecord]:
         """Return the one record that a word like `cheapest` chooses, among those with what the user asked for."""
-        for part in (*self._clauses, *self._texts):
+        for part in parts:
             for pattern, is_smallest, fields in _CHOICES:
                 if not pattern.search(part) or (fields is _DATES and part not in self._clauses):
                     continue

@@ -167,6 +167,7 @@ _MONTHS = {
     )
     for name in names.split()
 }
+_MONTHS_OF_YEAR = 12
 _DATE_RANGE = re.compile(
     r"\b(\d{1,2})(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|till|and|bis|und|au|al|a|y|et)\s?(?:the )?"
     r"(\d{1,2})(?:st|nd|rd|th|\.)?"
@@ -311,7 +312,7 @@ def find_dates(text: str) -> frozenset[tuple[int, int]]:
     for match in _DATE.finditer(text):
         month = match["m1"] or match["m4"] or _MONTHS.get((match["n2"] or match["n3"] or "").casefold())
         day = match["d1"] or match["d2"] or match["d3"] or match["d4"]
-        if month:
+        if month and int(month) <= _MONTHS_OF_YEAR:  # 5.29. is no date
             found.add((int(month), int(day)))
     return frozenset(found)
 

@@ -35,6 +35,7 @@ _NAME_WORDS_MAX = 8  # a text of more words is content, not a name
 _DATE_CHARS_MAX = 40  # a longer text is no date
 FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
 _ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid)|.*(?:Id|ID)")
+_REFERENCE_KEY = re.compile(r"(?:.*[_-])?(?:ref|sku|number)")  # the id of a record without another one
 
 
 class ResultRecord(msgspec.Struct, frozen=True, eq=False):
@@ -116,7 +117,9 @@ class SeenContent:
         )
         written = call.input.casefold() if call is not None else ""
         is_planned = not part.is_error and part.call_id in self._planned_calls
-        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted, has_records, written, is_planned)
+        result = SeenResult(
+            part.content, arguments, tool, is_trusted, is_public, acted, has_records, written, is_planned
+        )
         self.results.append(result)
         if is_public:
             if not self.reader_sets:
@@ -249,7 +252,7 @@ def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
     elif isinstance(value, dict):
         scalars = {key: item for key, item in value.items() if isinstance(item, str | int | float)}
         id_key = next((key for key in scalars if key.strip("_").lower() == "id"), "") or next(
-            (key for key in scalars if _ID_KEY.fullmatch(key.strip("_"))), ""
+            (key for pattern in (_ID_KEY, _REFERENCE_KEY) for key in scalars if pattern.fullmatch(key.strip("_"))), ""
         )
         texts = [str(item) for key, item in scalars.items() if key != id_key and not isinstance(item, bool)]
         for item in value.values():

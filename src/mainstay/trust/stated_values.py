@@ -52,7 +52,7 @@ def find_unstated_value(
     of a payment, change or booking. What the user left open is not compared, except the amount of a payment.
     """
     text = "\n".join(texts)[:_TEXT_CHARS_MAX]
-    dates, times, numbers = find_dates(text), set(_find_times(text)), set(_find_numbers(text))
+    dates, times, numbers = find_dates(text), find_times(text), set(_find_numbers(text))
     if not dates and times and kept_dates and not _DAY.search(text):
         dates = frozenset(kept_dates)
     is_first_time = True
@@ -102,7 +102,12 @@ def _is_amount(value: object, action: str) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and action in _ACTIONS_WITH_AMOUNTS
 
 
-def _find_times(text: str) -> Iterator[str]:
+def find_times(text: str) -> frozenset[str]:
+    """Return the times of day in a text, like `08:40`."""
+    return frozenset(_iterate_times(text))
+
+
+def _iterate_times(text: str) -> Iterator[str]:
     for match in _HOUR_RANGE.finditer(text):  # `8 to 9:30`
         yield f"{int(match[1]):02}:00"
     for match in _TIME.finditer(text):

@@ -17,7 +17,8 @@ _CLAUSE_BREAK = re.compile(
     re.IGNORECASE,
 )
 _NOT_A_NEGATION = re.compile(
-    r"\b(?:do not|don['\u2019]t) (?:forget|hesitate)\b|\bnot only\b|\b(?:oh )?no,? (?:just|wait|rather|better|actually)\b|\bvergiss nicht\b|\bn['\u2019]oubliez? pas\b"
+    r"\b(?:do not|don['\u2019]t) (?:forget|hesitate)\b|\bnot only\b"
+    r"|\b(?:oh )?no,? (?:just|wait|rather|better|actually)\b|\bvergiss nicht\b|\bn['\u2019]oubliez? pas\b"
     r"|\bno (?:te )?olvides\b|\bnon dimenticare\b|\bnão (?:se )?esqueça\b|\bvergeet niet\b|\bне забудь(?:те)?\b",
     re.IGNORECASE,
 )
@@ -31,7 +32,8 @@ _REASON = re.compile(
     r"|\bno\b[^,;:\n]{0,30}\b(?:necesit\w*|falta|sirve\w*|us\w+)\b[^,;:\n]{0,60}[,;:]"
     r"|\bnon\b[^,;:\n]{0,30}\b(?:serv\w*|us\w+)\b[^,;:\n]{0,60}[,;:]"
     # what is not possible: "I can't on Friday, move it to Monday"
-    r"|\b(?:i|we|he|she|they) (?:cannot|can['\u2019]t|can not|couldn['\u2019]t|won['\u2019]t be able)\b[^,;:\n]{0,60}[,;:]"
+    r"|\b(?:i|we|he|she|they) (?:cannot|can['\u2019]t|can not|couldn['\u2019]t|won['\u2019]t be able)\b"
+    r"[^,;:\n]{0,60}[,;:]"
     r"|\b(?:ich|wir|er|sie) (?:kann|können)\b[^,;:\n]{0,40}\bnicht\b[^,;:\n]{0,30}[,;:]"
     r"|\bje ne (?:peux|pourrai) pas\b[^,;:\n]{0,60}[,;:]|\bno (?:puedo|podré|podemos)\b[^,;:\n]{0,60}[,;:]"
     r"|\bnon posso\b[^,;:\n]{0,60}[,;:]",
