@@ -42,6 +42,7 @@ from mainstay.trust.record_names import (
 from mainstay.trust.request_vocabulary import can_name, split_words
 from mainstay.trust.requested_actions import (
     STRICT_ACTIONS,
+    find_recipient_words,
     find_tool_action,
     is_reply_requested,
     iterate_requests,
@@ -289,7 +290,7 @@ class DestinationEvidence:
             for clause in clauses:
                 part = self._leave_out_recipients(clause.text[clause.start : clause.end])
                 if described := find_described_records(records, part):
-                    return described
+                    return described if self._fits_recipient(records, described) else frozenset()
         whole = name_records(records, "\n".join(self._texts), action)
         if not whole and (refers_to_things(self._texts) or refers_to_people(self._texts)):
             earlier = (name_records(records, text, action) for text in reversed(self._earlier_texts))
@@ -299,6 +300,14 @@ class DestinationEvidence:
         if not whole and refers_to_people(self._texts) and action not in STRICT_ACTIONS:
             whole = find_described_records(records, "\n".join(self._earlier_texts[-1:]))
         return whole if action not in STRICT_ACTIONS or len(whole) == 1 else frozenset()
+
+    def _fits_recipient(self, records: Sequence[ResultRecord], ids: frozenset[str]) -> bool:
+        """Return False for an answer to a record if the request names a recipient who is not in it."""
+        if self._has_other_destination or find_tool_action(self._call.tool.name) != "send":
+            return True
+        clauses = (clause.text[clause.start : clause.end] for clause in iterate_requests("send", self._texts))
+        recipients = {word for part in clauses for word in find_recipient_words(part) if can_name(word)}
+        return not recipients or any(not recipients.isdisjoint(record.words) for record in records if record.id in ids)
 
     def _is_of_same_kind(self, result: SeenResult) -> bool:
         """Return True if the tool of this call and the tool of the result are about the same kind of thing: event 5 is

@@ -47,13 +47,12 @@ _CONTACT = re.compile(
     r"|\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|io|example|info|biz|app|dev|ru|cn|xyz)\b(?:/[^\s<>\"')\]]*)?",
     re.IGNORECASE,
 )
-_CONTACT_STEMS = _LINK_STEMS | frozenset(
+_CONTACT_STEMS = frozenset(
     map(
         stem_of,
         split_words(
-            "page website site phone number contact contacts details mail email telephone nummer telefon kontakt seite"
-            " numéro téléphone coordonnées página número teléfono contacto sito numero telefono contatto article source"
-            " sources"
+            "phone number contact contacts details telephone nummer telefon kontakt numéro téléphone coordonnées número"
+            " teléfono contacto numero telefono contatto address addresses adresse dirección indirizzo"
         ),
     )
 )
@@ -268,9 +267,11 @@ class _Topic:
 
     def find_contact(self, text: str) -> str:
         """Return a link, mail address or phone number that the user did not write, unless the request is about such."""
-        if not self._topic.isdisjoint(_CONTACT_STEMS):
-            return ""
-        return next((found[0] for found in _CONTACT.finditer(text) if found[0].rstrip(".") not in self._text), "")
+        for found in _CONTACT.finditer(text):
+            wanted = _CONTACT_STEMS if "@" in found[0] or found[0].startswith("+") else _LINK_STEMS
+            if found[0].rstrip(".") not in self._text and self._topic.isdisjoint(wanted):
+                return found[0]
+        return ""
 
     def names_tool(self, result: SeenResult) -> bool:
         """Return True if the request speaks of what the tool reads (`my mails`), or the arguments are its words."""

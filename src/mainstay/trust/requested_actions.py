@@ -116,7 +116,7 @@ _RECIPIENT_VERBS = (
 )
 _RECIPIENT = re.compile(
     rf"(?:^\s*(?=[\w.-]+(?::| wegen | about | re ))|\b(?:{_RECIPIENT_VERBS})\s+)"
-    r"[\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
+    r"(?:herrn?\s|frau\s|mr\.?\s|mrs\.?\s|ms\.?\s|dr\.?\s)?([\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6})",
     re.IGNORECASE,
 )
 # what to say is in the request: `tell ann that I come`, `answer the mail: we will see`
@@ -299,7 +299,7 @@ def is_content_dictated(texts: Sequence[str]) -> bool:
 
 def find_recipient_words(part: str) -> frozenset[str]:
     """Return the words of a clause that stand where a recipient is named: `tell tomas`, `cc lena and bea`."""
-    return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[0]))
+    return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[1]))
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:
