@@ -6,7 +6,8 @@
   5 is titled "Dentist".
 - Someone who can read everything already that was read here (`readers`), in a message that the user asked for: "reply
   that I can come".
-- A link in public content that was read before anything private, for a call that only reads: the next page of a manual.
+- A link in public content, while nothing private was read, for a call that only reads: the next page of a manual.
+- What a planned call found, before anything from outside was read (`planned_results`).
 - No destination at all, in an action that the user asked for with these words: "create an event 'Lunch'".
 
 None of these depends on what the model says. Names in records of others cannot be trusted, so a record of others only

@@ -285,7 +285,7 @@ def describe_flow(session: Session, find_tool: Callable[[str], Tool | None]) -> 
     first = next((origin.partition(":")[2] for origin in origins if is_untrusted(origin)), "an earlier message")
     seen = SeenContent(session.messages, find_tool)
     links = (
-        "Something private was read, too: only links that were there before may be followed."
+        "Something private was read, too: links in it need approval."
         if seen.reader_sets
         else "Nothing private was read: links in it may be followed."
     )
