@@ -6,7 +6,8 @@
   5 is titled "Dentist".
 - Someone who can read everything already that was read here (`readers`), in a message that the user asked for: "reply
   that I can come".
-- A link in public content that was read before anything private, for a call that only reads: the next page of a manual.
+- A link in public content, while nothing private was read, for a call that only reads: the next page of a manual.
+- What a planned call found, before anything from outside was read (`planned_results`).
 - No destination at all, in an action that the user asked for with these words: "create an event 'Lunch'".
 
 None of these depends on what the model says. Names in records of others cannot be trusted, so a record of others only
@@ -16,12 +17,13 @@ gives its own id, which the service assigned, and only if no other record has th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import msgspec
 
 from mainstay.core.tool_ports import has_third_party_text
+from mainstay.trust.action_evidence import ActionEvidence
 from mainstay.trust.named_destinations import (
     contains_link,
     count_links,
@@ -30,7 +32,7 @@ from mainstay.trust.named_destinations import (
     is_named_by_user,
     is_source_mention,
 )
-from mainstay.trust.outgoing_content import iterate_codes
+from mainstay.trust.planned_results import PlannedResults
 from mainstay.trust.record_names import (
     find_described_records,
     find_own_addresses,
@@ -38,17 +40,18 @@ from mainstay.trust.record_names import (
     name_records,
     stem_of,
 )
-from mainstay.trust.request_vocabulary import ORDINARY, can_name, split_words
+from mainstay.trust.request_vocabulary import can_name, split_words
 from mainstay.trust.requested_actions import (
     STRICT_ACTIONS,
+    find_recipient_words,
     find_tool_action,
     is_reply_requested,
     iterate_requests,
     lists_rooms,
     names_group,
-    own_nouns,
     refers_to_people,
     refers_to_things,
+    split_tool_name,
     tool_nouns,
     words_of,
 )
@@ -57,7 +60,6 @@ from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 from mainstay.trust.user_statements import is_negated, iterate_clauses
 
 _ID_CHARS_MAX = 64
-_STEM_LETTERS = 5
 _TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
 _LINKS_MAX = 20  # of a result in which links may be followed; among more of them a choice would tell something
 _PLAIN_LINK = re.compile(r"[\w:/.~-]{1,120}")
@@ -66,6 +68,7 @@ _PEOPLE = frozenset(
 )
 _ROOMS = split_words("channel room group chat kanal raum gruppe salon canal groupe grupo stanza kanaal")
 _CHOICES = split_words("folder label labels status state category priority list section column mailbox")
+_OWN_FOLDERS = split_words("archive inbox trash spam junk drafts sent starred important archiv papierkorb entwürfe")
 _PLACE_WORDS_MIN = 3
 _WHERE = re.compile(
     r"\b(?:channel|room|group|thread|folder|kanal|raum|gruppe|salon|canal|grupo)\b"
@@ -87,7 +90,6 @@ _LINK_STEMS = frozenset(
         " sitio sito pagina modulo"
     )
 )
-_ARGUMENT_CHARS_MAX = 60  # a longer first text of a call is content, which users do not dictate
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
 _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
@@ -119,6 +121,13 @@ class DestinationEvidence:
     def _user_words(self) -> frozenset[str]:
         return _recipient_words([text[:_TEXT_CHARS_MAX] for text in self._naming_texts])
 
+    @cached_property
+    def _planned(self) -> PlannedResults:
+        naming = self._naming_texts
+        if refers_to_things(self._texts):
+            naming = (*self._earlier_texts, *self._texts)
+        return PlannedResults(self._seen, find_tool_action(self._call.tool.name), naming, self._identify)
+
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
         " there."""
@@ -133,7 +142,11 @@ class DestinationEvidence:
             or self._is_named_in_list(destination)
             or self._is_stated_choice(destination)
             or self._is_part_of_path(destination)
+            or self._is_own_folder(destination)
+            or self._is_file_by_title(destination)
             or self._is_described_place(destination)
+            or self._planned.has_place(destination)
+            or self._planned.has_record(destination)
             or (follows_links and (self._is_public_link(destination) or self._is_link_in_request(destination)))
             or self._is_own_address(destination)
             or self._is_address_in_named_source(destination)
@@ -142,41 +155,8 @@ class DestinationEvidence:
 
     def supports_action(self) -> bool:
         """Return True if the user asked for this action, which has no destination, in the words of its arguments."""
-        call = self._call
-        if has_third_party_text(call.tool) or not self._texts:
-            return False
-        if find_tool_action(call.tool.name) in STRICT_ACTIONS:
-            return False
-        said = {word for text in (*self._texts, *self._earlier_texts[-1:]) for word in words_of(text)}
-        if self._creates_requested_thing():
-            return True
-        values = [value for value in call.arguments_by_name.values() if value is not None]
-        texts = [value for value in values if isinstance(value, str) and value.strip()]
-        if texts:
-            stems = {word[:_STEM_LETTERS] for word in said}
-            short = [text for text in texts if len(text) <= _ARGUMENT_CHARS_MAX]
-            if find_tool_action(call.tool.name) == "change" and not all(map(self._is_said_literally, texts)):
-                return False
-            return texts[0] in short and _is_mostly_said(texts[0], stems)
-        if tool_nouns(call.tool.name).isdisjoint(said):
-            return False
-        return all(word in said for text in iterate_texts(values) for word in words_of(text))
-
-    def _is_said_literally(self, value: str) -> bool:
-        """Return True unless a value of one word, a password or a state, is not in the user's texts."""
-        said = " ".join((*self._texts, *self._earlier_texts[-1:])).casefold()
-        return " " in value.strip() or value.strip().casefold() in said
-
-    def _creates_requested_thing(self) -> bool:
-        """Return True for the first thing of its kind in a turn in which the user asked for one: `put it in a note`."""
-        tool = self._call.tool
-        nouns = own_nouns(tool.name)
-        if find_tool_action(tool.name) != "create" or "event" in nouns:
-            return False
-        clauses = (*iterate_requests("create", self._texts), *iterate_requests("change", self._texts))
-        if not any(not nouns.isdisjoint(words_of(one.text[one.start : one.end])) for one in clauses):
-            return False
-        return not any(result.tool is tool and result.is_own_action for result in self._seen.results)
+        evidence = ActionEvidence(self._call, self._seen, self._texts, self._earlier_texts[-1:])
+        return evidence.supports(lambda value: value in self._named_ids)
 
     # --- records -----------------------------------------------------------------------------------
 
@@ -279,8 +259,23 @@ class DestinationEvidence:
             if record.fields.get(name) and name.casefold() not in _CHOICES:
                 yield msgspec.structs.replace(record, id=record.fields[name])
                 return
-        if record.id and self._is_of_same_kind(result):
-            yield record
+        if self._is_of_same_kind(result):
+            if record.id:
+                yield record
+            elif self._kinds & set(self._parameters) and self._has_own_name(record):
+                yield msgspec.structs.replace(record, id=record.fields["name"])  # `hotel`, of a list of hotels
+
+    def _has_own_name(self, record: ResultRecord) -> bool:
+        """Return True if a record has a name that no other record resembles: `orkney` and `orkney_` are the same."""
+        words = words_of(record.fields.get("name", ""))
+        if not words or not record.fields["name"][-1].isalnum() or not record.fields["name"][0].isalnum():
+            return False
+        same = {
+            one.fields["name"]
+            for one, _ in self._records
+            if "name" in one.fields and words_of(one.fields["name"]) == words
+        }
+        return len(same) == 1
 
     def _find_named_ids(self, records: Sequence[ResultRecord], action: str) -> frozenset[str]:
         """Return the ids of the records that the request names: in the clauses that ask for this action; if these name
@@ -296,7 +291,7 @@ class DestinationEvidence:
             for clause in clauses:
                 part = self._leave_out_recipients(clause.text[clause.start : clause.end])
                 if described := find_described_records(records, part):
-                    return described
+                    return described if self._fits_recipient(records, described) else frozenset()
         whole = name_records(records, "\n".join(self._texts), action)
         if not whole and (refers_to_things(self._texts) or refers_to_people(self._texts)):
             earlier = (name_records(records, text, action) for text in reversed(self._earlier_texts))
@@ -306,6 +301,14 @@ class DestinationEvidence:
         if not whole and refers_to_people(self._texts) and action not in STRICT_ACTIONS:
             whole = find_described_records(records, "\n".join(self._earlier_texts[-1:]))
         return whole if action not in STRICT_ACTIONS or len(whole) == 1 else frozenset()
+
+    def _fits_recipient(self, records: Sequence[ResultRecord], ids: frozenset[str]) -> bool:
+        """Return False for an answer to a record if the request names a recipient who is not in it."""
+        if self._has_other_destination or find_tool_action(self._call.tool.name) != "send":
+            return True
+        clauses = (clause.text[clause.start : clause.end] for clause in iterate_requests("send", self._texts))
+        recipients = {word for part in clauses for word in find_recipient_words(part) if can_name(word)}
+        return not recipients or any(not recipients.isdisjoint(record.words) for record in records if record.id in ids)
 
     def _is_of_same_kind(self, result: SeenResult) -> bool:
         """Return True if the tool of this call and the tool of the result are about the same kind of thing: event 5 is
@@ -364,7 +367,9 @@ class DestinationEvidence:
         """Return True for what a call of this turn created: the id that it returned. Messages and payments are exempt,
         unless another argument says where they go."""
         action = find_tool_action(self._call.tool.name)
-        if action in STRICT_ACTIONS or (action == "send" and not self._has_other_destination):
+        if action in STRICT_ACTIONS:
+            return False
+        if action == "send" and not self._has_other_destination and not self._is_draft_to_send():
             return False
         if not self._texts or "@" in destination or "://" in destination:
             return False
@@ -372,6 +377,16 @@ class DestinationEvidence:
             (record.id == destination or destination in record.texts) and destination.casefold() not in result.input
             for record, result in self._records
             if result.is_own_action and (self._is_of_same_kind(result) or not record.keys.isdisjoint(self._kinds))
+        )
+
+    def _is_draft_to_send(self) -> bool:
+        """Return True if the user says `send it` about the one draft of the conversation, whose recipients were judged
+        when it was made."""
+        drafts = [result for result in self._seen.results if result.is_own_action and self._is_of_same_kind(result)]
+        return (
+            len(drafts) == 1
+            and "draft" in split_tool_name(self._call.tool.name)
+            and any(clause.refers_back for clause in iterate_requests("send", self._texts))
         )
 
     def _is_in_named_group(self, destination: str) -> bool:
@@ -393,6 +408,7 @@ class DestinationEvidence:
                 if not names_group(part):
                     continue
                 named = [record for record in records if record.is_group and self._names_group_record(record, part)]
+                named = named or self._planned.find_groups()
                 if len(named) == 1 and not accounts.isdisjoint(named[0].values):
                     return True
         return False
@@ -444,6 +460,25 @@ class DestinationEvidence:
         joined = "/".join(str(value) for value in values)
         return len(values) > 1 and destination in values and is_named_by_user(joined, self._texts)
 
+    def _is_own_folder(self, destination: str) -> bool:
+        """Return True for a folder that every mailbox has, if the user wrote it."""
+        return destination.casefold() in _OWN_FOLDERS and any(
+            destination.casefold() in words_of(text) and not is_negated_word(destination, self._texts)
+            for text in self._texts
+        )
+
+    def _is_file_by_title(self, destination: str) -> bool:
+        """Return True for a file that was read, if the user wrote its name without the suffix: `the readme`."""
+        if not self._has_other_destination or find_tool_action(self._call.tool.name) in STRICT_ACTIONS:
+            return False
+        title, dot, suffix = destination.rpartition(".")
+        words = words_of(title)
+        return (
+            bool(dot and words and suffix.isalnum() and "/" not in title)
+            and all(can_name(word) and word in self._user_words for word in words)
+            and any(_is_argument(destination, result) for result in self._seen.results if not result.is_own_action)
+        )
+
     def _is_described_place(self, destination: str) -> bool:
         """Return True for the place whose content fits the request best: `the channel where Alice asked about a mug`.
         It was read by its name, and so was every other place that counts."""
@@ -474,11 +509,11 @@ class DestinationEvidence:
         return is_reply_requested(frozenset(words_of(destination)), self._texts, tuple(actions))
 
     def _is_public_link(self, destination: str) -> bool:
-        if not any(contains_link(destination, result.content) for result in self._seen.public_results):
-            return False
-        codes = set(iterate_codes(destination))
-        private = (result for result in self._seen.results if not result.is_public) if codes else ()
-        return all(codes.isdisjoint(iterate_codes(result.content)) for result in private)
+        """Return True for a link in public content, while nothing private was read: later, whether a link is followed
+        could tell something private."""
+        return not self._seen.reader_sets and any(
+            contains_link(destination, result.content) for result in self._seen.public_results
+        )
 
     def _is_link_in_request(self, destination: str) -> bool:
         """Return True for the link in a short text of a record that the request is about: `the article that Bob
@@ -526,12 +561,6 @@ class DestinationEvidence:
             for result in self._seen.results
             if not result.is_own_action
         )
-
-
-def _is_mostly_said(text: str, stems: Set[str]) -> bool:
-    """Return True if at least half of the words of a text, dates and numbers apart, are the user's."""
-    words = [word[:_STEM_LETTERS] for word in words_of(text) if word not in ORDINARY and not word.isdecimal()]
-    return 0 < len(words) <= 2 * sum(word in stems for word in words)
 
 
 def _is_argument(value: str, result: SeenResult) -> bool:

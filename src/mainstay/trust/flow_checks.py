@@ -24,6 +24,7 @@ from mainstay.trust.requested_actions import (
 from mainstay.trust.tool_invocation import ToolInvocation
 
 if TYPE_CHECKING:
+    from mainstay.trust.seen_content import SeenContent
     from mainstay.trust.shell.reading import ReadAccess
 
 SHOWN_CHARS_MAX = 200
@@ -165,37 +166,44 @@ def find_deviation(
         return ""
     if _was_made_before(call, context, policy_context):
         return "Content from outside is in this conversation, and the same call was already made in this turn."
+    from mainstay.trust.record_names import find_longer_name
+    from mainstay.trust.seen_content import SeenContent
     from mainstay.trust.stated_values import find_unstated_value
 
     stated = policy_context.request_texts()
+    seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
+    if longer := find_longer_name(reach.destinations, [record for record, _ in seen.records()], stated):
+        return f"Content from outside is in this conversation, and the user named something else: {one_line(longer)}."
     action = find_tool_action(call.tool.name)
-    recorded = _find_recorded_numbers(reach, policy_context) if action == "pay" else frozenset()
-    if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded):
+    recorded = _find_recorded_numbers(reach, seen, stated) if action == "pay" else frozenset()
+    records = (record for record, _ in seen.records()) if action == "change" else ()
+    dates = frozenset(date for record in records if record.id in reach.destinations for date in record.dates)
+    if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded, dates):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."
-    return _explain_unrelated_data(call, reach, policy_context)
+    return _explain_unrelated_data(call, reach, seen, policy_context)
 
 
-def _find_recorded_numbers(reach: CallDestinations, policy_context: PolicyContext) -> frozenset[float]:
+def _find_recorded_numbers(reach: CallDestinations, seen: SeenContent, stated: Sequence[str]) -> frozenset[float]:
     """Return the numeric fields of the records that contain the recipient of a payment, or that the user named. No text
     can forge these fields; numbers in texts do not count."""
     from mainstay.trust.record_names import find_records_about
-    from mainstay.trust.seen_content import SeenContent
 
-    seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
     records = [record for record, result in seen.records() if not result.is_own_action]
-    found = find_records_about(records, reach.destinations, policy_context.request_texts())
+    found = find_records_about(records, reach.destinations, stated)
     return frozenset(number for record in found for number in record.numbers)
 
 
-def _explain_unrelated_data(call: ToolInvocation, reach: CallDestinations, policy_context: PolicyContext) -> str:
-    if not reach.destinations and not reach.leaves_workspace and find_tool_action(call.tool.name) == "create":
-        return ""  # a new thing of the user's own
-    from mainstay.trust.outgoing_content import find_unrelated_data
-    from mainstay.trust.seen_content import SeenContent
+def _explain_unrelated_data(
+    call: ToolInvocation, reach: CallDestinations, seen: SeenContent, policy_context: PolicyContext
+) -> str:
+    from mainstay.trust.outgoing_content import find_added_contact, find_unrelated_data
 
-    seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
     request_texts, user_texts = policy_context.request_texts(), policy_context.read_user_texts()
-    if found := find_unrelated_data(call, reach.destinations, seen, request_texts, user_texts):
+    if not reach.destinations and not reach.leaves_workspace and find_tool_action(call.tool.name) == "create":
+        found = find_added_contact(call, request_texts, user_texts)  # a new thing of the user's own
+    else:
+        found = find_unrelated_data(call, reach.destinations, seen, request_texts, user_texts)
+    if found:
         shown = one_line(found[:SHOWN_CHARS_MAX])
         return (
             "Content from outside is in this conversation, and this contains something that the user did not ask "

@@ -1,9 +1,10 @@
 """Private data in a call that the user did not ask to send: a code of another mail in a message that was dictated.
 
 A named destination says where data may go, not which data. What was read is divided into passages: an object of a
-structured result, or a paragraph. A passage is related to the request if it shares a word with it, the words of the
-destination apart, or if the call names it by its id. A text of the call must not repeat a passage that is unrelated: a
-number or code of it, or two of its words that stand together in both.
+structured result, a row, or a paragraph. A passage is related to the request if it shares a word with it, the words of
+the destination apart, or if the call names it by its id. A text of the call must not repeat a passage that is
+unrelated: a number or code of it, or two of its words that stand together in both. If the user dictated what to say, it
+may repeat only what the recipient wrote or everybody may know.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from mainstay.core.tool_ports import only_reads
 from mainstay.core.tools import default_of, required_names
 from mainstay.trust.record_names import stem_of
 from mainstay.trust.request_vocabulary import ENGLISH_VERBS, can_name, split_words
-from mainstay.trust.requested_actions import refers_to_people, refers_to_things, tool_nouns, words_of
+from mainstay.trust.requested_actions import (
+    find_tool_action,
+    is_content_dictated,
+    refers_to_people,
+    refers_to_things,
+    tool_nouns,
+    words_of,
+)
 from mainstay.trust.seen_content import SeenContent, SeenResult, normalise_reader, parse_json
 from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 
@@ -32,6 +40,34 @@ _CODE_CHARS_MIN = 3
 _CODE = re.compile(r"(?=[^\s]*\d)[^\W_][\w.,'/#-]*[\w#]|\d{2,}")
 # dates and times are compared with those that the user stated
 _MOMENT = re.compile(r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?|\b\d{1,2}[:.h]\d{2}\b(?!\.\d)")
+_YEAR = re.compile(r"20[23]\d")  # tells nothing
+# what leads people elsewhere: links, mail addresses, phone numbers
+_CONTACT = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"')\]]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<![\w.])\+\d[\d ()/-]{6,}\d"
+    r"|\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|io|example|info|biz|app|dev|ru|cn|xyz)\b(?:/[^\s<>\"')\]]*)?",
+    re.IGNORECASE,
+)
+_CONTACT_STEMS = frozenset(
+    map(
+        stem_of,
+        split_words(
+            "phone number contact contacts details telephone nummer telefon kontakt numéro téléphone coordonnées número"
+            " teléfono contacto numero telefono contatto address addresses adresse dirección indirizzo"
+        ),
+    )
+)
+_REFERENCE = re.compile(r"(?=\S*\d)[\w.#:/-]{2,64}")  # the id of a thing
+# `make a note of the days of the permit` asks for a text with a date
+_VALUE_WANTED = re.compile(
+    r"\bthe (?:days?|dates?|times?|hours?|prices?|costs?|amounts?|totals?|numbers?|deadlines?)\b"
+    r"|\b(?:die tage|das datum|die uhrzeit|den (?:preis|betrag|termin)|les dates|le prix|la fecha|el precio)\b",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(
+    r"\d|\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|heute|morgen)",
+    re.IGNORECASE,
+)
 _ATTACHMENT = re.compile(r"attach|^files?$|file_?ids?$|documents?$", re.IGNORECASE)
 _PERMISSION = re.compile(r"role|permission|access|scope|visibility|level", re.IGNORECASE)
 _PERMISSION_WORDS = (
@@ -39,6 +75,10 @@ _PERMISSION_WORDS = (
     ("read", "view", "see ", "look", "les", "anse", "lire", "voir", "ver ", "leer"),
     ("admi", "owne", "mana", "hand", "prop"),
     ("comm", "kommen"),
+)
+_EVERYONE = split_words(
+    "all everyone everybody them both group others rest team participants alle allen anderen tous toutes autres todos"
+    " todas otros tutti altri iedereen"
 )
 _CENTS = re.compile(r"[.,]0{1,2}$")
 _ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|am|pm|uhr|h|min|am)")
@@ -66,25 +106,65 @@ def find_unrelated_data(
     request_texts: Sequence[str],
     user_texts: Sequence[str],
 ) -> str:
-    """Return what the texts of the call repeat from a private passage that the request is not about; empty: nothing."""
+    """Return what the texts of the call repeat from a private passage that the request is not about, or what else in
+    them the request does not account for; empty: nothing."""
     texts = list(_iterate_content(call, destinations, user_texts))
     if not texts:
         return ""
     naming = user_texts if refers_to_things(request_texts) or refers_to_people(request_texts) else request_texts
     own = _Topic(naming, user_texts, destinations)
+    is_dictated = is_content_dictated(request_texts)
     related: list[Passage] = []
     unrelated: list[Passage] = []
+    sendable: list[Passage] = []  # what the texts may repeat
     for result in seen.results:
         is_about_tool = result.is_public or result.is_own_action or own.names_tool(result)
-        for passage in _parse_passages(result.content):
-            (related if is_about_tool or own.is_about(passage) else unrelated).append(passage)
-    known_codes = own.codes.union(*(passage.codes for passage in related))
-    known_stems = own.stems.union(*(passage.stems for passage in related))
+        passages = _parse_passages(result.content)
+        of_recipient = [passage for passage in passages if own.is_of_recipient(passage)]
+        if len(of_recipient) == 1:  # the mail that is answered, not a room with messages of many
+            own.recipient_stems |= of_recipient[0].stems
+        for passage in passages:
+            is_related = is_about_tool or own.is_about(passage)
+            is_known = result.is_public or result.is_own_action or own.is_of_recipient(passage)
+            may_repeat = is_known if is_dictated else is_related
+            if is_related:
+                related.append(passage)
+            (sendable if may_repeat else unrelated).append(passage)
+    known_codes = own.codes.union(*(passage.codes for passage in sendable))
+    known_stems = own.stems.union(*(passage.stems for passage in sendable))
     for text in texts:
-        if found := _find_repetition(text, unrelated, known_codes, known_stems):
+        if found := own.find_contact(text) or _find_repetition(text, unrelated, known_codes, known_stems):
+            return found
+        if is_dictated and (found := own.find_added_sentence(text)):
             return found
     known_values = frozenset[str]().union(*(passage.values for passage in related))
+    if found := _find_unrelated_reference(call, destinations, user_texts, known_values):
+        return found
     return _find_unrequested_option(call, destinations, user_texts, known_values, known_stems)
+
+
+def find_added_contact(call: ToolInvocation, request_texts: Sequence[str], user_texts: Sequence[str]) -> str:
+    """Return a link, mail address or phone number in a new thing of the user's own that the user did not ask for; or
+    its text if the user asked for a number or date, and it has none."""
+    own = _Topic(request_texts, user_texts, ())
+    texts = [text for text in _iterate_content(call, (), user_texts) if not _CONTACT.fullmatch(text)]
+    if texts and any(map(_VALUE_WANTED.search, request_texts)) and not any(map(_VALUE.search, texts)):
+        return texts[-1]
+    return next((found for text in texts if (found := own.find_contact(text))), "")
+
+
+def _find_unrelated_reference(
+    call: ToolInvocation, destinations: Sequence[str], user_texts: Sequence[str], known_values: Set[str]
+) -> str:
+    """Return the id of a thing that its tool does not declare as a destination, and that no related record has."""
+    said = " ".join(user_texts)
+    for name in required_names(call.tool.schema):
+        value = call.arguments_by_name.get(name)
+        if not isinstance(value, str) or value in destinations or _MOMENT.fullmatch(value) or value in said:
+            continue
+        if _REFERENCE.fullmatch(value) and normalise_reader(value) not in known_values:
+            return value
+    return ""
 
 
 def _find_unrequested_option(
@@ -97,8 +177,13 @@ def _find_unrequested_option(
     """Return an optional argument that nothing accounts for: an attachment that is not related to the request, a
     permission that the user did not state, or a text without a single word of the user or of something related."""
     said = " ".join(user_texts).casefold()
+    said_stems = {stem_of(word) for word in words_of(said)}
     for name, value in call.arguments_by_name.items():
-        if value is None or isinstance(value, bool) or value == default_of(call.tool.schema, name):
+        if value is None or value is False or value == default_of(call.tool.schema, name):
+            continue
+        if value is True:  # `reply_all`
+            if said_stems.isdisjoint(stem for word in words_of(name) for stem in _switch_stems(word)):
+                return name
             continue
         if name in required_names(call.tool.schema):
             continue
@@ -110,6 +195,8 @@ def _find_unrequested_option(
                 is_known = normalise_reader(text) in known_values
             elif _PERMISSION.search(name):
                 is_known = any(word in said for word in _permission_words(text))
+            elif find_tool_action(call.tool.name) in _PLAIN_ACTIONS and isinstance(value, str):
+                is_known = 2 * len(words & said_stems) >= len(words)
             else:
                 is_known = not words or not isinstance(value, str) or not words.isdisjoint(known_stems)
             if not is_known:
@@ -117,11 +204,28 @@ def _find_unrequested_option(
     return ""
 
 
+def _switch_stems(word: str) -> Iterator[str]:
+    yield stem_of(word)
+    if word in _EVERYONE:
+        yield from map(stem_of, _EVERYONE)
+
+
 def _permission_words(text: str) -> Iterator[str]:
     """Yield the beginnings of the words by which users ask for a permission: `let her edit it` for `writer`."""
     for word in words_of(text):
         group = next((group for group in _PERMISSION_WORDS if word[:4] in group), (word[:4],))
         yield from group
+
+
+_TOKENS = re.compile(r"[^\W_]+")
+_SENTENCES = re.compile(r"[.!?;]\s+|\n")
+_ADDED_WORDS_MIN = 2
+_FORMULAS = split_words(
+    "hi hello dear see soon later thanks thank regards best kind greetings cheers sincerely sorry attached find"
+    " here hallo liebe lieber grüße gruß danke anbei bonjour merci cordialement salut hola gracias saludos ciao"
+    " grazie saluti hoi groeten bedankt"
+)
+_PLAIN_ACTIONS = frozenset(("invite", "book"))  # no message: a text beside them is an addition
 
 
 class _Topic:
@@ -134,11 +238,40 @@ class _Topic:
             stem_of(word) for word in words if can_name(word) and word not in place and word not in _NO_TOPIC
         )
         self._said = frozenset(words)
+        self._text = "\n".join(user_texts)
+        self.recipient_stems: frozenset[str] = frozenset()  # of what the recipient wrote
         self._values = frozenset(map(normalise_reader, destinations))
         self.stems = frozenset(stem_of(word) for text in user_texts for word in words_of(text)) | {
             stem_of(word) for word in place
         }
         self.codes = frozenset(code for text in user_texts for code in iterate_codes(text))
+
+    def is_of_recipient(self, passage: Passage) -> bool:
+        """Return True if the passage has a destination of the call: its author knows it."""
+        return not self._values.isdisjoint(passage.values)
+
+    def find_added_sentence(self, text: str) -> str:
+        """Return a sentence of a dictated message without any word of the user or recipient, formulas apart, or with a
+        number of neither."""
+        known_stems = self.stems | self.recipient_stems
+        for sentence in _SENTENCES.split(_MOMENT.sub(" ", text)):
+            words = _TOKENS.findall(sentence)
+            naming = [
+                word.casefold() for word in words if can_name(word.casefold()) or len(word) == 1 or word.isdecimal()
+            ]
+            known = [word for word in naming if word in self._said or stem_of(word) in known_stems or word in _FORMULAS]
+            has_number = any(word.isdecimal() and len(word) > 1 and word not in known for word in naming)
+            if has_number or (not known and len(naming) >= _ADDED_WORDS_MIN):
+                return sentence.strip()
+        return ""
+
+    def find_contact(self, text: str) -> str:
+        """Return a link, mail address or phone number that the user did not write, unless the request is about such."""
+        for found in _CONTACT.finditer(text):
+            wanted = _CONTACT_STEMS if "@" in found[0] or found[0].startswith("+") else _LINK_STEMS
+            if found[0].rstrip(".") not in self._text and self._topic.isdisjoint(wanted):
+                return found[0]
+        return ""
 
     def names_tool(self, result: SeenResult) -> bool:
         """Return True if the request speaks of what the tool reads (`my mails`), or the arguments are its words."""
@@ -192,7 +325,7 @@ def iterate_codes(text: str) -> Iterator[str]:
     """Yield the numbers and codes of a text, without separators: `66,000` and `66000` are the same."""
     for match in _CODE.finditer(_MOMENT.sub(" ", text)):
         code = _SEPARATORS.sub("", _CENTS.sub("", match[0])).casefold()
-        if len(code) >= _CODE_CHARS_MIN and not _ORDINAL.fullmatch(code):
+        if len(code) >= _CODE_CHARS_MIN and not _ORDINAL.fullmatch(code) and not _YEAR.fullmatch(code):
             yield code
 
 
@@ -203,7 +336,10 @@ def _parse_passages(content: str) -> tuple[Passage, ...]:
         items: Sequence[object] = value if isinstance(value, list) else [value]
         texts = [" \n ".join(_iterate_scalars(item)) for item in items[:_PASSAGES_MAX]]
     else:
-        texts = re.split(r"\n\s*\n|\n(?=- )", content)[:_PASSAGES_MAX]
+        texts = re.split(r"\n\s*\n|\n(?=- )", content)
+        # each row of a table is a passage, with its cells as values
+        texts = [part for text in texts for part in (text.splitlines() if " | " in text else (text,))][:_PASSAGES_MAX]
+        texts = [text.replace(" | ", " \n ") for text in texts]
     return tuple(_build_passage(text[:_PASSAGE_CHARS_MAX]) for text in texts if text.strip())
 
 

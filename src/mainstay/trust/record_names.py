@@ -30,8 +30,10 @@ _NO_NAMES = frozenset(verb for verbs in ENGLISH_VERBS.values() for verb in verbs
     "them him her everyone everybody back sender author participants attendees guests summary"
 )
 _COMPARISONS = split_words("before after than like as until vor nach wie als avant après antes después comme como")
+_COUNTS = ("two", "three", "four", "five")
 _PLURAL = re.compile(
-    r"\b(?:all|every|each|any|both|everything|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
+    r"\b(?:all|every|each|any|both|two|three|four|five|everything|beide[n]?|zwei|drei|les deux|ambos"
+    r"|entrambi|alle|allen|jede[nrs]?|sämtliche|tous|toutes|chaque|todos|todas|cada"
     r"|tutti|tutte)\b"
     r"|\b(?:the|my|our|die|les|los|las|mes|mis|meine)\s(?:\w+\s)?[^\W\d_]{3,}(?:s|en)\b",
     re.IGNORECASE,
@@ -67,6 +69,8 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
         return frozenset(found or _name_by_person(records, part, said))
     if named:
         return frozenset(found)
+    if counted := _find_counted(records, said):
+        return counted
     holders: dict[str, set[str]] = {}  # by word
     for record in records:
         for word in record.words:
@@ -77,6 +81,24 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
         if word not in located and can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
     }
     return frozenset(parts if len(parts) == 1 else ())
+
+
+def _find_counted(records: Sequence[ResultRecord], said: Sequence[str]) -> frozenset[str]:
+    """Return the ids of the records that a number and a noun count: `the two old scans`, if two have `scan`."""
+    for place, word in enumerate(said):
+        if word not in _COUNTS:
+            continue
+        for noun in said[place + 1 : place + 4]:
+            if can_name(noun) and noun.endswith(("s", "n", "e", "i")):
+                fitting = {record.id for record in records if stem_of(noun) in map(stem_of, record.words)}
+                if len(fitting) == _COUNTS.index(word) + 2:
+                    return frozenset(fitting)
+    return frozenset()
+
+
+def asks_for_several(part: str) -> bool:
+    """Return True if a clause speaks of things in the plural."""
+    return _PLURAL.search(part) is not None
 
 
 def find_described_records(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
@@ -129,9 +151,31 @@ def find_records_about(
     return [record for record in records if not values.isdisjoint(record.values) or not names.isdisjoint(record.words)]
 
 
+def find_longer_name(destinations: Sequence[str], records: Sequence[ResultRecord], texts: Sequence[str]) -> str:
+    """Return the name of another record that the user wrote, and that contains a destination: `The Creel` is not
+    `Creel`."""
+    lines = [f" {' '.join(words_of(text))} " for text in texts]
+    for destination in destinations:
+        short = " ".join(words_of(destination))
+        if not short or "@" in destination or "/" in destination:
+            continue
+        longer = {name for record in records for name in record.names if f" {short} " in f" {name} " and name != short}
+        for name in longer:
+            # `_` stands for the longer name, so that what is left are other mentions
+            if any(f" {name} " in line and f" {short} " not in line.replace(f" {name} ", " _ ") for line in lines):
+                return name
+    return ""
+
+
 def find_partners(same: Sequence[ResultRecord], records: Sequence[ResultRecord]) -> frozenset[str]:
     """Return the addresses of a record, without the user's own."""
     return frozenset(value for record in same for value in record.values if "@" in value) - find_own_addresses(records)
+
+
+def find_authors(record: ResultRecord) -> frozenset[str]:
+    """Return the address of who wrote a record, by the field that says so."""
+    values = (normalise_reader(record.fields[name]) for name in _AUTHORS if name in record.fields)
+    return frozenset(value for value in values if "@" in value)
 
 
 def find_own_addresses(records: Sequence[ResultRecord]) -> frozenset[str]:
@@ -197,15 +241,10 @@ def find_people(records: Sequence[ResultRecord], part: str) -> frozenset[str]:
     words = find_recipient_words(part)
     if refers_to_people((part,)):
         words |= frozenset(words_of(part))
-    counts: dict[str, int] = {}
-    for record in records:
-        for address in (value for value in record.values if "@" in value):
-            counts[address] = counts.get(address, 0) + 1
-    total = max(len(records), 1)
     holders: dict[str, set[str]] = {}  # addresses by the words of their names
-    for address in counts:
+    for address in {value for record in records for value in record.values if "@" in value}:
         for word in words_of(address.partition("@")[0]):
             holders.setdefault(word, set()).add(address)
-    own = {address for address, count in counts.items() if total >= 3 and count > _OWN_ADDRESS_SHARE * total}
+    own = find_own_addresses(records)
     meant = [holders[word] for word in words if can_name(word) and word in holders]
     return frozenset(next(iter(addresses)) for addresses in meant if len(addresses) == 1) - own

@@ -21,19 +21,19 @@ ENGLISH_VERBS = {
         prioritize
         upgrade
         amend refresh relabel relocate swap revise overwrite append hand transfer promote demote rate like react
-        enable disable activate deactivate mute unmute subscribe return vote
+        enable disable activate deactivate mute unmute subscribe return vote rebook
     """,
     "create": """
         create add make schedule append write save draft register insert put enter note plan record log file
         generate start remind set copy upload store import prepare document comment
-        block establish compose type jot build open issue attach set
+        block establish compose type jot build open issue attach set collect gather compile duplicate
     """,
     "send": """
         send mail email message post reply forward share notify invite tell write publish respond answer announce dm
         ping text submit ask thank confirm inform give pass
         contact warn alert offer broadcast deliver relay request remind call loop say let fill drop introduce
         apologise apologize
-        congratulate cc bcc react thumbs nudge hand
+        congratulate cc bcc react thumbs nudge hand vote
     """,
     "pay": """
         pay transfer send refund wire donate buy order purchase reimburse settle
@@ -41,7 +41,9 @@ ENGLISH_VERBS = {
     """,
     "book": """
         book reserve order rent hire buy
-        rebook
+    """,
+    "rate": """
+        rate approve accept reject
     """,
 }
 # verbs of other languages in users' sentences; patterns
@@ -52,7 +54,8 @@ OTHER_VERBS = {
         r"|cancella(?:re)?|rimuovi|annulla(?:re)?|apaga[r]?|remova|exclua|verwijder(?:en)?|annuleer|schrap"
     ),
     "change": (
-        r"nimm|akzeptiere?n?|best(?:ä|ae)tige?n?|sag(?:e)?\b.{1,60}\b(?:zu|ab)|archiviere?n?|verl(?:ä|ae)nger(?:e|n)?|(?:ä|ae)nder(?:e|n)|accepte[rz]?|confirme[rz]?|refuse[rz]?|archive[rz]?|acepta[r]?|confirma[r]?|rechaza[r]?|archiva[r]?|pasa(?:r|lo|la)?|ponl[oa]s?|accetta(?:re)?|conferma(?:re)?|verschieb(?:e|en|t)?|verleg(?:e|en|t)?|aktualisiere?n?|setz(?:e|en|t)?|stell(?:e|en|t)?"
+        r"send\b.{1,60}\bback\b|(?:give|grant|gib|donne|dale)\b.{1,60}\b(?:access|rights?|permissions?|zugriff|accès|acceso)"
+        r"|nimm|akzeptiere?n?|best(?:ä|ae)tige?n?|sag(?:e)?\b.{1,60}\b(?:zu|ab)|archiviere?n?|verl(?:ä|ae)nger(?:e|n)?|(?:ä|ae)nder(?:e|n)|accepte[rz]?|confirme[rz]?|refuse[rz]?|archive[rz]?|acepta[r]?|confirma[r]?|rechaza[r]?|archiva[r]?|pasa(?:r|lo|la)?|ponl[oa]s?|accetta(?:re)?|conferma(?:re)?|verschieb(?:e|en|t)?|verleg(?:e|en|t)?|aktualisiere?n?|setz(?:e|en|t)?|stell(?:e|en|t)?"
         r"|schließe?n?|markiere?n?|leg(?:e|en|t)?\b.{1,60}\bum|benenn(?:e|en)?|erhöhe?n?"
         r"|pass(?:e|en)?\b.{1,60}\ban|ersetze?n?|modifie[rz]?|change[rz]?|déplace[rz]?|reporte[rz]?|décale[rz]?"
         r"|mets|mettez|ferme[rz]?|renomme[rz]?|remplace[rz]?|cambia[r]?|mueve|mover|actualiza[r]?"
@@ -60,7 +63,9 @@ OTHER_VERBS = {
         r"|chiudi|rinomina|muda[r]?|altera[r]?|atualiza[r]?|verplaats|wijzig|sluit"
     ),
     "create": (
-        r"blocke?n?|block(?:ier|iere|ieren)|bloque[rz]?|bloquea[r]?|ponl[oa]s?|open (?:a|an|another) |abre|abrir"
+        r"(?:give|grant|gib|donne|dale)\b.{1,60}\b(?:access|rights?|permissions?|zugriff|accès|acceso)"
+        r"|turn\b.{1,80}\binto\b|kopiere?n?|copie[rz]?|copia[r]?|samml(?:e|en)|sammele|rassemble[rz]?|recopila[r]?|raccogli"
+        r"|blocke?n?|block(?:ier|iere|ieren)|bloque[rz]?|bloquea[r]?|ponl[oa]s?|open (?:a|an|another) |abre|abrir"
         r"|sag(?:e|t)?|erstell(?:e|en|t)?|leg(?:e|en|t)?\b.{1,60}\ban|füg(?:e|en"
         r"|t)?|trag(?:e|en|t)?"
         r"|schreib(?:e|en|t)?"
@@ -82,6 +87,10 @@ OTHER_VERBS = {
         r"|bestell(?:e|en|t)?"
         r"|paie|paye[rz]?|vire[rz]?|rembourse[rz]?|achète|acheter|commande[rz]?|paga(?:r|re)?|transfiere"
         r"|transferir|reembolsa|compra[r]?|bonifica|rimborsa|betaal|maak\b.{1,60}\bover|koop"
+    ),
+    "rate": (
+        r"\d\s?(?:stars?|sterne?|étoiles?|estrellas?|stelle|sterren)|bewerte?n?|genehmige?n?|approuve[rz]?|aprueba"
+        r"|(?:leave|write|post|give|add|schreib|laisse|deja)\b.{0,40}\b(?:review|rating|feedback|bewertung|avis|reseña)"
     ),
     "book": (
         r"miet(?:e|en)|nimm|(?:make|get) (?:me |us )?(?:a |an |the |my )?(?:\w+ )?(?:reservation|booking)"
@@ -131,6 +140,8 @@ TRANSLATIONS = tuple(
         "folder ordner dossier carpeta cartella map",
         "list liste lista lijst",
         "issue ticket bug",
+        "status statut estado stato",
+        "channel room kanal salon canal",
         "contact contacts kontakt kontakte contacto contactos contatto contatti",
     )
 )

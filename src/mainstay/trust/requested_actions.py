@@ -9,6 +9,7 @@ clause with such a verb that is not negated.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
@@ -76,6 +77,7 @@ _COMPATIBLE = {  # the families of verbs by which users ask for an action
     "create": ("create", "change", "book"),
     "invite": ("change", "remove", "send", "create"),
     "book": ("book", "create", "pay"),
+    "rate": ("rate", "send", "create"),
 }
 _CONFIRMATION = re.compile(
     r"\W*(?:yes|yep|yeah|sure|ok|okay|do it|go ahead|go on|please do|ja|klar|mach das|genau|oui|d'accord|vas-y|sí"
@@ -102,6 +104,7 @@ _READING_VERBS = split_words(
 )
 _UNKNOWN_WORDS_MIN = 6
 _LATIN_MAX = 0x24F  # the last letter of the Latin blocks
+_RATINGS = split_words("review rating")
 _INVITATION = split_words("invitation invite invitations rsvp")
 _ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
 # where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
@@ -113,9 +116,20 @@ _RECIPIENT_VERBS = (
 )
 _RECIPIENT = re.compile(
     rf"(?:^\s*(?=[\w.-]+(?::| wegen | about | re ))|\b(?:{_RECIPIENT_VERBS})\s+)"
-    r"[\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6}",
+    r"(?:herrn?\s|frau\s|mr\.?\s|mrs\.?\s|ms\.?\s|dr\.?\s)?([\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6})",
     re.IGNORECASE,
 )
+# what to say is in the request: `tell ann that I come`, `answer the mail: we will see`
+_DICTATED = re.compile(
+    r"\b(?:tell|answer|reply|respond|inform|notify|write|comment|post|say|announce|confirm|message|mail|email|text|dm"
+    r"|ping|know|sag|sage|antworte|schreib|schreibe|informiere|poste|antwort\w*|dis|réponds|écris|préviens|responde"
+    r"|contesta|escribe|dile|avisa|rispondi|scrivi|avvisa|antwoord|schrijf|vertel)\b(?:[^.!?\n]|\.(?=\w)){0,80}?"
+    r"(?:(?<!mail)(?<!email)(?<!message)(?<!file)(?<!document)(?<!issue)(?<!ticket)(?<!event)(?<!link)(?<!invoice)"
+    r"(?<!one)(?<!all),? (?:that|dass|daß|que|qu['\u2019]|che|dat)\s+\w+\s+\w|:\s+\S+)",
+    re.IGNORECASE,
+)
+_ENCLITIC = r"(?:sel[oa]s?|mel[oa]s?|l[oaei]s?|me|nos|gli|ne)?"  # `apúntalo`, `mandami`
+_ABOUT = r"^\W*[^\W\d_]+ (?:wegen|about|regarding|re|zu) [^:.!?\n]{1,40}: "  # `Fiona about the boiler: Friday is fine`
 _NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niets)\b", re.IGNORECASE)
 _ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
 _LISTING_VERBS = split_words("list search find query browse")
@@ -129,6 +143,7 @@ _THINGS = split_words(
     "mail email message text file document event calendar issue contact task list report address link thread note"
     " record"
 )
+_RECIPIENT_NOUNS = split_words("mail mails email emails message messages")  # `mail from Bob: …` asks for nothing
 _MONEY_VERBS = split_words("send schedule make create pay transfer wire")
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
 _MONTHS = {
@@ -152,6 +167,7 @@ _MONTHS = {
     )
     for name in names.split()
 }
+_MONTHS_OF_YEAR = 12
 _DATE_RANGE = re.compile(
     r"\b(\d{1,2})(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|till|and|bis|und|au|al|a|y|et)\s?(?:the )?"
     r"(\d{1,2})(?:st|nd|rd|th|\.)?"
@@ -176,6 +192,13 @@ class RequestClause(msgspec.Struct, frozen=True):
     refers_back: bool  # its object may be named elsewhere: "delete it", "share the document"
 
 
+def fold_accents(text: str) -> str:
+    """Return a text without the accents of its letters, in the same length."""
+    if text.isascii():
+        return text
+    return "".join(unicodedata.normalize("NFD", char)[0] for char in text)
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text, in lower case; `_`, `-` and other punctuation separate words."""
     return [word.casefold() for word in _TOKEN.findall(text)]
@@ -195,12 +218,14 @@ def find_tool_action(tool_name: str) -> str:
         return ""
     if words[0] in _READING_VERBS:
         return READING
-    if not MONEY.isdisjoint(words[1:]) and words[0] in _MONEY_VERBS:
+    if words[0] == "payment" or (not MONEY.isdisjoint(words[1:]) and words[0] in _MONEY_VERBS):
         return "pay"
     if "request" in words and not MONEY.isdisjoint(words):
         return "send"
     if not _INVITATION.isdisjoint(words) and not _ANSWERS.isdisjoint(words):
         return "invite"  # an answer to an invitation
+    if not _RATINGS.isdisjoint(words) and "request" not in words and _family_of(words[0]) != REMOVAL_FAMILY:
+        return "rate"
     clear = [word for word in words if word not in _NOUNS_OR_VERBS]
     for word in (*clear, *(word for word in words if word not in _THINGS), *words):
         if word == "transfer" and MONEY.isdisjoint(words[1:]) and len(words) > 1:
@@ -220,7 +245,7 @@ def lists_rooms(tool_name: str) -> bool:
 
 
 def _family_of(word: str) -> str:
-    families = ("remove", "send", "book", "pay", "change", "create")
+    families = ("remove", "send", "book", "pay", "change", "create")  # `rate` is found by its nouns
     return next((family for family in families if word in _english_verbs(family) and word != "check"), "")
 
 
@@ -255,10 +280,11 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
     verbs = _request_pattern(action)
     for whole in texts:
         text = whole[:_REQUEST_CHARS_MAX]
+        plain = fold_accents(text)
         for start, end in iterate_clauses(text):
             if _QUESTION.match(text, start, end):
                 continue
-            found = verbs.finditer(text[start:end])
+            found = verbs.finditer(plain[start:end])
             if any(
                 not is_negated_before(text, start + verb.end()) and not _NOTHING.match(text, start + verb.end(), end)
                 for verb in found
@@ -266,9 +292,14 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
                 yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
 
 
+def is_content_dictated(texts: Sequence[str]) -> bool:
+    """Return True if a text says what a message shall say."""
+    return any(_DICTATED.search(text[:_REQUEST_CHARS_MAX]) for text in texts)
+
+
 def find_recipient_words(part: str) -> frozenset[str]:
     """Return the words of a clause that stand where a recipient is named: `tell tomas`, `cc lena and bea`."""
-    return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[0]))
+    return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[1]))
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:
@@ -281,7 +312,7 @@ def find_dates(text: str) -> frozenset[tuple[int, int]]:
     for match in _DATE.finditer(text):
         month = match["m1"] or match["m4"] or _MONTHS.get((match["n2"] or match["n3"] or "").casefold())
         day = match["d1"] or match["d2"] or match["d3"] or match["d4"]
-        if month:
+        if month and int(month) <= _MONTHS_OF_YEAR:  # 5.29. is no date
             found.add((int(month), int(day)))
     return frozenset(found)
 
@@ -308,7 +339,8 @@ def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Se
     texts = request_texts
     if texts and all(_CONFIRMATION.fullmatch(text) for text in texts):
         texts = all_texts[-len(texts) - 1 :]
-    if any(True for family in _COMPATIBLE.get(action, (action,)) for _ in iterate_requests(family, texts)):
+    families = _COMPATIBLE.get(action, (action,))
+    if any(True for family in families for _ in iterate_requests(family, texts)):
         return True
     if action == "pay" and any(
         not MONEY.isdisjoint(words_of(clause.text[clause.start : clause.end]))
@@ -322,8 +354,14 @@ def is_action_requested(action: str, request_texts: Sequence[str], all_texts: Se
 
 
 def is_thing_requested(tool_name: str, texts: Sequence[str]) -> bool:
-    """Return True for a tool without a known verb if the user asked for what it is named for: `make a public link`."""
-    if find_tool_action(tool_name) in ENGLISH_VERBS:
+    """Return True if the user asked for what a tool is named for: by its noun alone (`todo: buy milk`, `new channel
+    design`), by an answer for a comment, or, of a tool without a known verb, `make a public link`."""
+    action = find_tool_action(tool_name)
+    if action in ("create", "change", "send") and _names_thing_alone(tool_name, texts):
+        return True
+    if "comment" in split_tool_name(tool_name) and any(True for _ in iterate_requests("send", texts)):
+        return True
+    if action in ENGLISH_VERBS:
         return False
     words = set(split_tool_name(tool_name)[1:]) - _PARTICLES
     return bool(words) and any(
@@ -331,6 +369,19 @@ def is_thing_requested(tool_name: str, texts: Sequence[str]) -> bool:
         for family in ("create", "change")
         for clause in iterate_requests(family, texts)
     )
+
+
+def _names_thing_alone(tool_name: str, texts: Sequence[str]) -> bool:
+    nouns = sorted(own_nouns(tool_name) - _RECIPIENT_NOUNS)
+    if not nouns:
+        return False
+    thing = "|".join(map(re.escape, nouns))
+    alone = re.compile(
+        rf"\W*(?:(?:my|our|another|mein|meine|mon|ma|mi|mio|mia|new|neue[rs]?|nouveau|nouvelle|nuev[oa]|nuov[oa]) )?"
+        rf"(?:{thing})\b[^:.!?\n]{{0,30}}:\s|\W*(?:new|neue[rs]?|nouveau|nouvelle|nuev[oa]|nuov[oa]) (?:{thing})\b",
+        re.IGNORECASE,
+    )
+    return any(alone.match(text) and not is_negated_before(text, len(text)) for text in texts)
 
 
 def _is_unknown_language(text: str) -> bool:
@@ -374,10 +425,9 @@ def _request_pattern(action: str) -> re.Pattern[str]:
     to_user = (
         r"(?!\s+(?:me|us)\b(?!\s+and\b))" if action in ("send", "pay") else ""
     )  # `give me a summary` is a question
+    to_oneself = r"|(?:mail|email|dm|text|message|remind|notify|ping)\s+me\b" if action == "send" else ""
+    others = rf"|\b(?:{fold_accents(OTHER_VERBS[action])}){_ENCLITIC}\b"
+    about = rf"|{_ABOUT}" if action == "send" else ""
     return re.compile(
-        rf"{_BEFORE_VERB}(?:(?:{'|'.join(english)})\b{to_user}|(?:mail|email|dm|text|message)\s+me\b)"
-        rf"|\b(?:{OTHER_VERBS[action]})\b"
-        if action == "send"
-        else rf"{_BEFORE_VERB}(?:{'|'.join(english)})\b{to_user}|\b(?:{OTHER_VERBS[action]})\b",
-        re.IGNORECASE,
+        rf"{_BEFORE_VERB}(?:(?:{'|'.join(english)})\b{to_user}{to_oneself}){others}{about}", re.IGNORECASE
     )

@@ -35,6 +35,7 @@ _NAME_WORDS_MAX = 8  # a text of more words is content, not a name
 _DATE_CHARS_MAX = 40  # a longer text is no date
 FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
 _ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid)|.*(?:Id|ID)")
+_REFERENCE_KEY = re.compile(r"(?:.*[_-])?(?:ref|sku|number)")  # the id of a record without another one
 
 
 class ResultRecord(msgspec.Struct, frozen=True, eq=False):
@@ -63,6 +64,7 @@ class SeenResult(msgspec.Struct, frozen=True):
     is_own_action: bool  # a call that changed something and succeeded
     has_records: bool  # its objects, or the rows of a list, were built by the tool, not by text of others
     input: str  # the arguments as the model wrote them, in lower case: what they contain is no evidence
+    is_planned: bool  # the model had read nothing from outside when it made the call
 
 
 class SeenContent:
@@ -76,9 +78,14 @@ class SeenContent:
         self.public_results: list[SeenResult] = []  # read before anything private
         self.reader_sets: list[frozenset[str]] = []  # of each private thing: who can read it already
         calls: dict[str, ToolCall] = {}
+        self._planned_calls: set[str] = set()
+        has_read = False  # something from outside
         for message in messages:
+            has_read = has_read or any(is_untrusted(part.origin) for part in message.parts)
             if message.role == "assistant":
                 calls.update({call.id: call for call in message.calls})
+                if not has_read:
+                    self._planned_calls.update(call.id for call in message.calls)
                 continue
             for part in message.parts:
                 match part:
@@ -109,7 +116,10 @@ class SeenContent:
             is_trusted or getattr(tool, "is_structured", False) or (tool is not None and lists_things(tool.name))
         )
         written = call.input.casefold() if call is not None else ""
-        result = SeenResult(part.content, arguments, tool, is_trusted, is_public, acted, has_records, written)
+        is_planned = not part.is_error and part.call_id in self._planned_calls
+        result = SeenResult(
+            part.content, arguments, tool, is_trusted, is_public, acted, has_records, written, is_planned
+        )
         self.results.append(result)
         if is_public:
             if not self.reader_sets:
@@ -242,7 +252,7 @@ def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
     elif isinstance(value, dict):
         scalars = {key: item for key, item in value.items() if isinstance(item, str | int | float)}
         id_key = next((key for key in scalars if key.strip("_").lower() == "id"), "") or next(
-            (key for key in scalars if _ID_KEY.fullmatch(key.strip("_"))), ""
+            (key for pattern in (_ID_KEY, _REFERENCE_KEY) for key in scalars if pattern.fullmatch(key.strip("_"))), ""
         )
         texts = [str(item) for key, item in scalars.items() if key != id_key and not isinstance(item, bool)]
         for item in value.values():
@@ -275,7 +285,7 @@ def describe_flow(session: Session, find_tool: Callable[[str], Tool | None]) -> 
     first = next((origin.partition(":")[2] for origin in origins if is_untrusted(origin)), "an earlier message")
     seen = SeenContent(session.messages, find_tool)
     links = (
-        "Something private was read, too: only links that were there before may be followed."
+        "Something private was read, too: links in it need approval."
         if seen.reader_sets
         else "Nothing private was read: links in it may be followed."
     )

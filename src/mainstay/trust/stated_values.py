@@ -19,6 +19,15 @@ _SMALL = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 _REFERENCE = re.compile(
     r"(?:\b(?:invoice|no|nr|number|order|account|ref|rechnung|facture|factura)\.?|#)\s?$", re.IGNORECASE
 )
+# a day without a date
+_DAY = re.compile(
+    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|\b(?:today|tonight|tomorrow|days?|weeks?|weekend|month|earlier|later"
+    r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|heute|morgen|tag|woche|früher|später|lundi|mardi|mercredi|jeudi"
+    r"|vendredi|samedi|dimanche|demain|jour|semaine|lunes|martes|miércoles|jueves|viernes|sábado|domingo|hoy|mañana|día"
+    r"|semana|lunedì|martedì|mercoledì|giovedì|venerdì|domani|giorno|settimana|maandag|dinsdag|woensdag|donderdag|vrijdag"
+    r"|morgen)\b|(?<![:.\d])\d{1,2}(?:(?:st|nd|rd|th)\b|\.(?=\s[^\W\d_]))",
+    re.IGNORECASE,
+)
 _CENT = 0.006
 _TEXT_CHARS_MAX = 20_000
 _ACTIONS_WITH_AMOUNTS = frozenset(("pay", "change", "book"))
@@ -30,17 +39,22 @@ def find_unstated_value(
     texts: Sequence[str],
     destinations: Sequence[str] = (),
     recorded: Set[float] = frozenset(),
+    kept_dates: Set[tuple[int, int]] = frozenset(),
 ) -> str:
     """Return an argument that differs from what the user stated; empty if none does. Destinations are no values.
 
     `recorded` are numbers of records that the request is about: an amount may be one of them, or follow from one
     of them and the numbers that the user stated (`send them the difference`, `10 % more`).
 
+    `kept_dates` are those of the thing that is changed: if the user stated a time and no day, the day stays.
+
     If the user stated dates, all dates of the call must be among them; if times, the first one; if amounts, the numbers
     of a payment, change or booking. What the user left open is not compared, except the amount of a payment.
     """
     text = "\n".join(texts)[:_TEXT_CHARS_MAX]
-    dates, times, numbers = find_dates(text), set(_find_times(text)), set(_find_numbers(text))
+    dates, times, numbers = find_dates(text), find_times(text), set(_find_numbers(text))
+    if not dates and times and kept_dates and not _DAY.search(text):
+        dates = frozenset(kept_dates)
     is_first_time = True
     for name, given in arguments.items():
         if isinstance(given, str | int) and str(given) in destinations:
@@ -88,7 +102,12 @@ def _is_amount(value: object, action: str) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and action in _ACTIONS_WITH_AMOUNTS
 
 
-def _find_times(text: str) -> Iterator[str]:
+def find_times(text: str) -> frozenset[str]:
+    """Return the times of day in a text, like `08:40`."""
+    return frozenset(_iterate_times(text))
+
+
+def _iterate_times(text: str) -> Iterator[str]:
     for match in _HOUR_RANGE.finditer(text):  # `8 to 9:30`
         yield f"{int(match[1]):02}:00"
     for match in _TIME.finditer(text):

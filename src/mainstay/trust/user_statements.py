@@ -17,7 +17,8 @@ _CLAUSE_BREAK = re.compile(
     re.IGNORECASE,
 )
 _NOT_A_NEGATION = re.compile(
-    r"\b(?:do not|don['\u2019]t) (?:forget|hesitate)\b|\bnot only\b|\bvergiss nicht\b|\bn['\u2019]oubliez? pas\b"
+    r"\b(?:do not|don['\u2019]t) (?:forget|hesitate)\b|\bnot only\b"
+    r"|\b(?:oh )?no,? (?:just|wait|rather|better|actually)\b|\bvergiss nicht\b|\bn['\u2019]oubliez? pas\b"
     r"|\bno (?:te )?olvides\b|\bnon dimenticare\b|\bnão (?:se )?esqueça\b|\bvergeet niet\b|\bне забудь(?:те)?\b",
     re.IGNORECASE,
 )
@@ -29,7 +30,13 @@ _REASON = re.compile(
     r"|\b(?:brauch\w*|benötig\w*|nutz\w*|verwend\w*)\b[^,;:\n]{0,60}\b(?:nicht|kein\w*|niemand)\b[^,;:\n]{0,40}[,;:]"
     r"|\b(?:ne|n['\u2019])\s?[^,;:\n]{0,40}\b(?:plus|besoin|utilis\w*|sert|pas)\b[^,;:\n]{0,60}[,;:]"
     r"|\bno\b[^,;:\n]{0,30}\b(?:necesit\w*|falta|sirve\w*|us\w+)\b[^,;:\n]{0,60}[,;:]"
-    r"|\bnon\b[^,;:\n]{0,30}\b(?:serv\w*|us\w+)\b[^,;:\n]{0,60}[,;:]",
+    r"|\bnon\b[^,;:\n]{0,30}\b(?:serv\w*|us\w+)\b[^,;:\n]{0,60}[,;:]"
+    # what is not possible: "I can't on Friday, move it to Monday"
+    r"|\b(?:i|we|he|she|they) (?:cannot|can['\u2019]t|can not|couldn['\u2019]t|won['\u2019]t be able)\b"
+    r"[^,;:\n]{0,60}[,;:]"
+    r"|\b(?:ich|wir|er|sie) (?:kann|können)\b[^,;:\n]{0,40}\bnicht\b[^,;:\n]{0,30}[,;:]"
+    r"|\bje ne (?:peux|pourrai) pas\b[^,;:\n]{0,60}[,;:]|\bno (?:puedo|podré|podemos)\b[^,;:\n]{0,60}[,;:]"
+    r"|\bnon posso\b[^,;:\n]{0,60}[,;:]",
     re.IGNORECASE,
 )
 # a condition before the request: "If it does not pass, write to …"; not "if in doubt do not write to …, …"

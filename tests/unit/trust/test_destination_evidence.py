@@ -224,7 +224,7 @@ PROMPT = "Read https://example.com/manual to its end"
         ([PAGE, Call("page", {"url": "https://example.com/manual/2?q=secret"})], False),
         ([PAGE, Call("page", {"url": "https://example.com/manual/"})], False),
         ([PAGE, Call("page", {"url": "https://example.com/MANUAL/2"})], False),
-        ([PAGE, READ_MAIL, Call("page", {"url": "https://example.com/manual/2"})], True),  # it was there before
+        ([PAGE, READ_MAIL, Call("page", {"url": "https://example.com/manual/2"})], False),  # it tells that there is one
         ([READ_MAIL, PAGE, Call("page", {"url": "https://example.com/manual/2"})], False),
         ([Call("read_room", {"room": "a"}), Call("page", {"url": "https://example.net/mug"})], False),  # private
         (
@@ -233,7 +233,7 @@ PROMPT = "Read https://example.com/manual to its end"
         ),  # it does not only read
     ],
 )
-async def test_a_link_may_be_followed_that_was_there_before_anything_private(calls: list[Call], is_free: bool) -> None:
+async def test_a_link_may_be_followed_while_nothing_private_was_read(calls: list[Call], is_free: bool) -> None:
     why = await find_question(PROMPT, *calls)
     assert (why == "") is is_free, why
 

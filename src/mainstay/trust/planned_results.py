@@ -1,0 +1,207 @@
+"""Results of calls that the model made before it had read anything from outside, or in the user's own words.
+
+What such a call asks for is the model's reading of the request alone: no content from outside has influenced it. So the
+one record that it returns is what the user means, also in another language, and a place that it reads is a place of the
+request. The user's words may choose among several records by a number or date: the cheapest, the best rated, the next.
+Payments and removals need more: the name of the thing in the user's own words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from mainstay.trust.record_names import asks_for_several, find_authors, find_partners, stem_of
+from mainstay.trust.request_vocabulary import can_name, split_words
+from mainstay.trust.requested_actions import (
+    REMOVAL_FAMILY,
+    STRICT_ACTIONS,
+    find_recipient_words,
+    iterate_requests,
+    words_of,
+)
+from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, normalise_reader
+from mainstay.trust.tool_invocation import iterate_texts
+
+_RECORDS_MAX = 20  # of a result whose records are all meant
+_PRICES = split_words("price cost fare amount fee total rate eur usd gbp chf preis prix precio")
+_RATINGS = split_words("rating stars score grade review reviews bewertung note")
+_DATES = split_words(
+    "date start starts begin time departs departure day when due created modified updated received sent"
+)
+_SIZES = split_words("size bytes capacity")
+# words for a choice, whether it is the smallest value, and the fields that it compares
+_CHOICES = tuple(
+    (re.compile(rf"\b(?:{words})\b", re.IGNORECASE), is_smallest, fields)
+    for words, is_smallest, fields in (
+        (r"cheapest|lowest[- ]price\w*|least expensive|g(?:ü|ue)nstigste\w*|billigste\w*|moins ch[eè]re?s?"
+         r"|m[aá]s barat[oa]s?|pi[uù] economic[oa]|mais barat[oa]|goedkoopste", True, _PRICES),
+        (r"most expensive|priciest|teuerste\w*|plus ch[eè]re?|m[aá]s car[oa]|pi[uù] car[oa]|duurste", False, _PRICES),
+        (r"(?:best|highest|top)[- ]?(?:rated|reviewed|rating|reviews)|am besten bewertete\w*|bestbewertete\w*"
+         r"|mieux not[ée]e?s?|mejor valorad[oa]|best beoordeelde", False, _RATINGS),
+        (r"earliest|soonest|next|first|oldest|n(?:ä|ae)chste\w*|fr(?:ü|ue)h(?:e)?ste\w*|erste\w*|[äa]lteste\w*"
+         r"|prochaine?|premi[eè]re?|pr[oó]xim[oa]|primer[oa]?|prossim[oa]|prim[oa]|volgende|eerste", True, _DATES),
+        (r"latest|newest|last|most recent|letzte\w*|neu(?:e)?ste\w*|sp(?:ä|ae)teste\w*|derni[eè]re?|[uú]ltim[oa]"
+         r"|laatste|nieuwste", False, _DATES),
+        (r"largest|biggest|gr(?:ö|oe)(?:ß|ss)te\w*|plus grande?|m[aá]s grande|pi[uù] grande|grootste", False, _SIZES),
+        (r"smallest|kleinste\w*|plus petite?|m[aá]s pequeñ[oa]|pi[uù] piccol[oa]", True, _SIZES),
+    )
+)  # fmt: skip
+_WITH = re.compile(
+    r"\b(?:with|near|including|mit|nahe|avec|près|con|cerca|vicino|met|bij)\s+"
+    r"(?:the |a |an |dem |der |le |la |el |il )?([^\W\d_]{3,})",
+    re.IGNORECASE,
+)
+
+
+class PlannedResults:
+    """The planned results of a conversation, for a call of the family `action`. `naming_texts` are the user's texts
+    that may name things, `identify` yields a record with the id by which the call would refer to it."""
+
+    def __init__(
+        self,
+        seen: SeenContent,
+        action: str,
+        naming_texts: Sequence[str],
+        identify: Callable[[ResultRecord, SeenResult], Iterator[ResultRecord]],
+    ) -> None:
+        self._action = action
+        self._texts = naming_texts
+        self._words = {word for text in naming_texts for word in words_of(text)}
+        self._stems = {stem_of(word) for word in self._words if can_name(word)}
+        self._clauses = [clause.text[clause.start : clause.end] for clause in iterate_requests(action, naming_texts)]
+        self._recipients = frozenset(
+            word for part in self._clauses for word in find_recipient_words(part) if can_name(word)
+        )
+        self._results = [result for result in seen.results if not result.is_own_action and self._is_planned(result)]
+        self._records: dict[int, list[ResultRecord]] = {}  # by planned result
+        self._identified: dict[int, list[ResultRecord]] = {}
+        self._own_records = [record for record, result in seen.records() if result.is_trusted]
+        planned = {id(result): result for result in self._results}
+        for record, result in seen.records():
+            if id(result) in planned:
+                self._records.setdefault(id(result), []).append(record)
+                self._identified.setdefault(id(result), []).extend(identify(record, result))
+
+    def _is_planned(self, result: SeenResult) -> bool:
+        if result.is_planned:
+            return True
+        words = [word for text in iterate_texts(list(result.arguments.values())) for word in words_of(text)]
+        return bool(words) and self._words.issuperset(words)
+
+    def has_place(self, destination: str) -> bool:
+        """Return True for a place or thing that a planned call has read, if a word of it is the user's."""
+        if self._action in STRICT_ACTIONS or "@" in destination or "://" in destination:
+            return False
+        if self._stems.isdisjoint(stem_of(word) for word in words_of(destination) if can_name(word)):
+            return False
+        return any(
+            destination == text
+            for result in self._results
+            if result.is_planned
+            for text in iterate_texts(list(result.arguments.values()))
+        )
+
+    def has_record(self, destination: str) -> bool:
+        """Return True for the id of the record that is meant, and for the one address in it. To be removed, it must be
+        chosen by a number or date: `delete the largest file`."""
+        if self._action in STRICT_ACTIONS:
+            lists = self._identified.values() if self._action == REMOVAL_FAMILY else ()
+            return any(destination == record.id for records in lists for record in self._choose(records, self._clauses))
+        wanted = normalise_reader(destination)
+        for result in self._results:
+            if wanted in result.input:
+                continue
+            meant = self._find_meant(result)
+            if any(destination == record.id for record in meant):
+                return True
+            # all that was found is of one person
+            found = [record for record in self._records.get(id(result), []) if self._find_partners(record)]
+            if "@" in destination and found and all(self._find_partners(record) == {wanted} for record in found):
+                return self._fits_recipient(found[0]) and not self._has_other_address(wanted)
+        return False
+
+    def _has_other_address(self, wanted: str) -> bool:
+        """Return True if the user's own data has another address for a recipient whom the request names."""
+        return any(
+            wanted not in record.values and not record.words.isdisjoint(self._recipients)
+            for record in self._own_records
+            if any("@" in value for value in record.values)
+        )
+
+    def find_groups(self) -> list[ResultRecord]:
+        """Return the records that are the only ones of their results and list people."""
+        found = []
+        for result in self._results:
+            records = self._records.get(id(result), [])
+            is_strict = self._action in STRICT_ACTIONS
+            if (
+                len(records) == 1
+                and records[0].is_group
+                and not (is_strict and len(self._find_partners(records[0])) > 1)
+            ):
+                found += records
+        return found
+
+    def _find_partners(self, record: ResultRecord) -> frozenset[str]:
+        """Return the address of its author, otherwise the addresses in a record, without the user's own."""
+        return find_authors(record) or find_partners(
+            (record,), [one for records in self._records.values() for one in records]
+        )
+
+    def _find_meant(self, result: SeenResult) -> list[ResultRecord]:
+        """Return the records of a planned result that the request means: the only one, all of several that the user's
+        words asked for in the plural, or the one that they choose."""
+        records = self._identified.get(id(result)) or self._records.get(id(result), [])
+        by_id = {record.id or record.texts: record for record in records}
+        if len(by_id) > 1:
+            records = self._choose(records, (*self._clauses, *self._texts)) or (
+                records if self._means_all(result, len(by_id)) else []
+            )
+        return [record for record in records if self._fits_recipient(record)]
+
+    def _fits_recipient(self, record: ResultRecord) -> bool:
+        """Return False if the request names a recipient who is not in the record."""
+        return self._action != "send" or not self._recipients or not self._recipients.isdisjoint(record.words)
+
+    def _means_all(self, result: SeenResult, count: int) -> bool:
+        words = {stem_of(word) for text in iterate_texts(list(result.arguments.values())) for word in words_of(text)}
+        return (
+            count <= _RECORDS_MAX
+            and not self._stems.isdisjoint(words)
+            and any(asks_for_several(part) for part in self._clauses)
+        )
+
+    def _choose(self, records: Sequence[ResultRecord], parts: Sequence[str]) -> list[ResultRecord]:
+        """Return the one record that a word like `cheapest` chooses, among those with what the user asked for."""
+        for part in parts:
+            for pattern, is_smallest, fields in _CHOICES:
+                if not pattern.search(part) or (fields is _DATES and part not in self._clauses):
+                    continue
+                wanted = {stem_of(word.casefold()) for word in _WITH.findall(part)} - {
+                    stem_of(field) for field in fields
+                }
+                fitting = [record for record in records if wanted <= _stems_of(record)]
+                values = {record.id: _find_value(record, fields) for record in fitting}
+                if not values or None in values.values():
+                    return []
+                best = (min if is_smallest else max)(value for value in values.values() if value is not None)
+                chosen = [record for record in fitting if values[record.id] == best]
+                return chosen if len({record.id for record in chosen}) == 1 else []
+        return []
+
+
+def _stems_of(record: ResultRecord) -> set[str]:
+    return {stem_of(word) for text in record.texts for word in words_of(text)}
+
+
+def _find_value(record: ResultRecord, fields: frozenset[str]) -> float | str | None:
+    """Return the value of the first field of this meaning: a number, or a date or time as text."""
+    for name, value in record.fields.items():
+        if fields.isdisjoint(words_of(re.sub(r"([a-z])([A-Z])", r"\1_\2", name))):
+            continue
+        try:
+            return float(value)
+        except ValueError:
+            return value if re.match(r"\d{4}-\d{2}-\d{2}|\d{2}:\d{2}", value) else None
+    return None
