@@ -15,6 +15,7 @@ from mainstay.context.compiler import (
     ContextView,
     StableSections,
     compile_context,
+    count_conversation,
     join_sections,
     newest_messages,
     render_profile,
@@ -29,6 +30,7 @@ from mainstay.context.token_counts import (
     tools_token_bound,
 )
 from mainstay.context.tokenizers import TokenCalibration, count_for_model
+from mainstay.context.turn_notes import select_notes
 from mainstay.context.view import build_view
 from mainstay.core.budgeted_side_calls import FRAME_TOKENS, FRAME_TOKENS_TOOLS
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
@@ -44,9 +46,10 @@ from mainstay.turn.control import TurnControl
 log = logging.getLogger("mainstay.lane")
 
 T = TypeVar("T")
-NO_TEXTS: tuple[Text, ...] = ()
+NO_NOTES: tuple[Text, ...] = ()
 
 PROFILE_DIVISOR = 4  # the profile takes at most a quarter of the token budget
+NOTES_BYTES_PER_WINDOW_TOKEN = 1  # notes take at most a quarter of the window: a token has about four bytes
 INLINE_DIVISOR = 4  # tool schemas over a quarter of the token budget become a searchable catalogue
 SHRINK_FACTOR = 0.75  # next window after a request was too long, if the provider does not report its window
 WINDOW_TOKENS_MIN = 256  # a smaller window is not tried
@@ -133,9 +136,13 @@ class LaneContextCompiler:
             events.append(SessionChanged(amended=changed, told=self._find_untrusted_skills(session), turn=turn))
         if session.has_unread_history:
             events.append(_build_unread_fold(session))
+        notes: list[Text] = []
         for contributor in self._services.contributors if session.spawned is None else ():
-            for note in _call_contributor(contributor.turn_notes, NO_TEXTS, session.key, prompt):
-                events.append(MessageAdded("system", (note,), turn=turn))
+            notes += _call_contributor(contributor.turn_notes, NO_NOTES, session.key, prompt)
+        if notes:
+            visible = newest_messages(session, self._services.context_rules.active_window, for_next_turn=True)
+            bytes_max = self._services.find_window(session.model) * NOTES_BYTES_PER_WINDOW_TOKEN
+            events += [MessageAdded("system", (text,), turn=turn) for text in select_notes(visible, notes, bytes_max)]
         return tuple(events)
 
     def _find_untrusted_skills(self, session: Session) -> tuple[str, ...]:
@@ -420,7 +427,7 @@ class LaneContextCompiler:
         if session.spawned is not None:  # a sub-agent gets no further prompt
             return
         if rules.active_window is not None:
-            outside = len(session.messages) - rules.active_window
+            outside = count_conversation(session.messages) - rules.active_window
             if outside >= rules.batch_size and self.fold_runner.can_retry:
                 self._start_fold(plan_fold(self._build_compaction_input(), keep_messages=rules.active_window))
             return
