@@ -8,7 +8,7 @@ from mainstay.patterns.pattern_template import InstructionPattern
 from mainstay.patterns.prompt_text import SHOWN_BYTES_MAX, render_pattern
 
 MATCHES_MAX = 3
-SIMILARITY_MIN = 0.22
+SIMILARITY_MIN = 0.35
 TOKENS_MAX = 2_000  # of the patterns of one turn
 WINDOW_TOKENS_MAX = 4_000  # of all patterns in the window
 BYTES_PER_TOKEN = 4
