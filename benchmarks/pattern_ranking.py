@@ -1,6 +1,6 @@
-"""Ranking of patterns: how often the right one is among the three that the model sees, and how often small talk sees one.
+"""Ranking of patterns: how often the right one is among the three that the model sees, and how small talk fares.
 
-Leave-one-out: every use case of a library is asked as a question, after it was removed from its pattern. Paraphrases and
+Leave-one-out: each use case of a library is asked as a question, after it was removed from its pattern. Paraphrases and
 unrelated questions are in `pattern_questions.py`; they were written for Loom's published library. Run as
 `python benchmarks/pattern_ranking.py --library FOLDER`, where FOLDER is a copy of its `patterns`. Prints the curve over
 the threshold, and writes it to benchmarks/results/pattern_ranking.json with `--write`.

@@ -2,9 +2,9 @@
 
 Fields have different weights. The words of the name, the title and the intents were chosen for matching, so they count
 three times; use cases and description are close to how users phrase requests, and count twice; what else the pattern
-says (parameters, practices, errors, examples) counts once, and the texts of its templates little. A count saturates, and
-more slowly in a long pattern, so that neither a repeated word nor a long text outweighs a name. Words are weighted by how
-rare they are among the patterns (IDF).
+says (parameters, practices, errors, examples) counts once, and the texts of its templates little. A count saturates,
+more slowly in a long pattern, so that neither a repeated word nor a long text outweighs a name. Words are weighted by
+how rare they are among the patterns (IDF).
 
 The score is the share of the request that the pattern covers, from 0 to 1. A word of the request that no pattern has
 counts as the rarest: small talk that shares one common word with a pattern stays below the threshold.
@@ -110,7 +110,7 @@ class PatternIndex:
         return [PatternMatch(self._patterns[number], min(-score / length, 1.0)) for score, number in best]
 
     def _weigh_query(self, text: str) -> tuple[list[tuple[str, float]], float]:
-        """Return the request's indexed stems with weights, rarest first, and the sum of the weights of all its stems."""
+        """Return the request's indexed stems with weights, rarest first, and the sum of the weights of all of them."""
         counts: dict[str, int] = {}
         for stem in stem_words(text):
             counts[stem] = counts.get(stem, 0) + 1

@@ -233,9 +233,7 @@ WORDS = st.lists(st.sampled_from([f"{a}{b}wo" for a in "bcdfg" for b in "aeiou"]
 
 @given(texts=st.lists(WORDS, min_size=1, max_size=20), asked=WORDS, threshold=st.sampled_from([0.0, 0.1, 0.35, 0.5]))
 @settings(max_examples=150, deadline=None)
-def test_loom_056_the_scores_are_the_shares_of_the_request_that_patterns_cover(
-    texts: list[str], asked: str, threshold: float
-) -> None:
+def test_loom_056_the_scores_are_shares_of_the_request(texts: list[str], asked: str, threshold: float) -> None:
     patterns = [pattern(f"p{number:02}", text, title="x") for number, text in enumerate(texts)]
     expected = [one for one in plainly(patterns, asked) if one[0] >= threshold]
     found: list[PatternMatch] = index_of(patterns).match(asked, len(patterns), threshold)
