@@ -37,6 +37,7 @@ from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, 
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text
 from mainstay.core.ports import NO_TOKEN_COUNT, Context, EventRecorder, ModelInfo, Tool
+from mainstay.core.runtime_notes import MARK_SENTENCE, new_mark
 from mainstay.core.session import Session
 from mainstay.lane.compaction_runner import FoldRunner, FoldTask
 from mainstay.lane.journal_writer import JournalWriter
@@ -129,16 +130,18 @@ class LaneContextCompiler:
         """Return the turn's first events: its start, a new or changed fixed section, and contributors' notes."""
         events: list[Event] = [started]
         turn = started.turn
+        notes: list[Text] = []
+        for contributor in self._services.contributors if session.spawned is None else ():
+            notes += _call_contributor(contributor.turn_notes, NO_NOTES, session.key, prompt)
         if not session.fixed_seq:
-            if fixed := self.build_fixed_section(session):
-                events.append(SessionChanged(instructions=fixed, told=self._find_untrusted_skills(session), turn=turn))
+            fixed = self.build_fixed_section(session)
+            if fixed or notes:
+                told = self._find_untrusted_skills(session)
+                events.append(SessionChanged(instructions=fixed, told=told, note_mark=new_mark(), turn=turn))
         elif (changed := self._find_changed_fixed(session)) and changed != session.amendment:
             events.append(SessionChanged(amended=changed, told=self._find_untrusted_skills(session), turn=turn))
         if session.has_unread_history:
             events.append(_build_unread_fold(session))
-        notes: list[Text] = []
-        for contributor in self._services.contributors if session.spawned is None else ():
-            notes += _call_contributor(contributor.turn_notes, NO_NOTES, session.key, prompt)
         if notes:
             visible = newest_messages(session, self._services.context_rules.active_window, for_next_turn=True)
             bytes_max = self._services.find_window(session.model) * NOTES_BYTES_PER_WINDOW_TOKEN
@@ -186,7 +189,8 @@ class LaneContextCompiler:
         fixed = session.instructions or self.build_fixed_section(session)
         contributors = services.contributors if session.spawned is None else ()
         contributed = (_call_contributor(contributor.profile_section, "", session.key) for contributor in contributors)
-        profile = self._trim_profile(join_sections(render_profile(session.profile), *contributed))
+        mark_sentence = MARK_SENTENCE.format(mark=session.note_mark) if session.note_mark else ""
+        profile = self._trim_profile(join_sections(mark_sentence, render_profile(session.profile), *contributed))
         tools: tuple[Tool, ...] = ()
         if self._calibration.supports_tools:
             inline = self._fits_inline(self.tools.agent_tools)
@@ -352,9 +356,10 @@ class LaneContextCompiler:
 
     def _build_renewal(self) -> tuple[Event, ...]:
         """Return the event that replaces a changed fixed section at a fold, which resets the prompt cache anyway."""
-        changed = self._find_changed_fixed(self._writer.session)
+        session = self._writer.session
+        changed, mark = self._find_changed_fixed(session), session.note_mark or new_mark()
         return (
-            (SessionChanged(instructions=changed, told=self._find_untrusted_skills(self._writer.session)),)
+            (SessionChanged(instructions=changed, told=self._find_untrusted_skills(session), note_mark=mark),)
             if changed
             else ()
         )
