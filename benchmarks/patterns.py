@@ -26,7 +26,7 @@ from mainstay.patterns.library import PatternLibrary
 from mainstay.patterns.pattern_template import InstructionPattern
 
 QUERIES, RELOADS, IDLE_S = 500, 50, 20.0
-THRESHOLD, MATCHES = 0.22, 3
+THRESHOLD, MATCHES = 0.35, 3
 _SYLLABLES = ("da", "ke", "li", "mo", "nu", "pra", "que", "ro", "sti", "ta", "ver", "wo", "xi", "zen", "bra", "cho")
 
 

@@ -22,7 +22,7 @@ def check_openai(messages: list[dict[str, Any]]) -> None:
             assert isinstance(message["content"], str), f"{where}: a result's content is text"
             continue
         assert not waiting, f"{where}: calls {waiting} were not answered"
-        assert role in ("system", "user", "assistant"), f"{where}: role {role!r}"
+        assert role in ("system", "developer", "user", "assistant"), f"{where}: role {role!r}"
         assert role != "system" or place == 0, f"{where}: a system message inside the history"
         calls = message.get("tool_calls")
         if calls is None:

@@ -40,7 +40,7 @@ def check_responses(items: list[dict[str, Any]]) -> None:
 
 def _check_message(where: str, item: dict[str, Any]) -> None:
     role, content = item["role"], item["content"]
-    assert role in ("user", "assistant"), f"{where}: role {role!r}"
+    assert role in ("user", "assistant", "developer"), f"{where}: role {role!r}"
     assert content, f"{where}: no content"
     if isinstance(content, str):
         return

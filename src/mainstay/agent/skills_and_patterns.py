@@ -53,6 +53,7 @@ class SkillsAndPatterns:
                 matches_max=config.patterns.matches,
                 threshold=config.patterns.threshold,
                 tokens_max=config.patterns.tokens,
+                window_tokens_max=config.patterns.window_tokens,
             )
 
     async def open(self) -> None:

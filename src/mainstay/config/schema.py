@@ -252,7 +252,10 @@ class EmbeddingSettings(ConfigSection, frozen=True, kw_only=True):
 
 class MemorySettings(ConfigSection, frozen=True, kw_only=True):
     active_window: Annotated[
-        Count | None, Meta(description="Messages that the model sees; null: as many as fit into the token budget.")
+        Count | None,
+        Meta(
+            description="Messages of the conversation that the model sees; null: as many as fit into the token budget."
+        ),
     ] = None
     compaction: Annotated[CompactionSettings, Meta(description="How old messages are summarized (compaction).")] = (
         CompactionSettings()

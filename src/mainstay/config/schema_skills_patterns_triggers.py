@@ -41,8 +41,12 @@ class PatternSettings(ConfigSection, frozen=True, kw_only=True):
         Meta(description="More folders with patterns; patterns of the home and of the workspace replace theirs."),
     ] = ()
     matches: Annotated[int, Meta(ge=0, le=20, description="Patterns that are added to one turn.")] = 3
-    threshold: Annotated[Share, Meta(description="Similarity from 0 to 1 at which a pattern matches a request.")] = 0.22
+    threshold: Annotated[Share, Meta(description="Similarity from 0 to 1 at which a pattern matches a request.")] = 0.35
     tokens: Annotated[Count, Meta(description="Tokens of all patterns that are added to one turn.")] = 2_000
+    window_tokens: Annotated[
+        Count,
+        Meta(description="Tokens of all patterns that the model sees at a time; further matches are only named."),
+    ] = 4_000
 
 
 class WebhookEntry(ConfigSection, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mainstay.context.compiler import count_conversation
 from mainstay.context.token_budget import ContextSizeSettings, TokenBudget
 from mainstay.context.token_counts import count_message_tokens
 from mainstay.core.events import Relieved
@@ -131,16 +132,16 @@ def plan_fold(
         return None
     recent = sum(compaction.count_message(message) for turn in turns for message in turn)
     total = compaction.overhead_tokens + budget.summary + recent
-    left = sum(len(turn) for turn in turns)
+    left = sum(count_conversation(turn) for turn in turns)
     folded = 0
     for turn in turns[:-1]:
         size = sum(compaction.count_message(message) for message in turn)
         if keep_messages:
-            if left - len(turn) < keep_messages:
+            if left - count_conversation(turn) < keep_messages:
                 break
         elif not as_many_as_possible and (total <= budget.low or recent - size < budget.recent):
             break
-        total, recent, left, folded = total - size, recent - size, left - len(turn), folded + 1
+        total, recent, left, folded = total - size, recent - size, left - count_conversation(turn), folded + 1
     if not folded:
         return None
     return _build_fold_plan(compaction.session, turns[:folded], turns[folded:])

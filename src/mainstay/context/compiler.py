@@ -50,20 +50,58 @@ def compile_context(session: Session, stable: StableSections, active_window: int
     return Context(stable.fixed, messages, stable.tools, stable.profile)
 
 
-def newest_messages(session: Session, count: int) -> list[Message]:
-    """Return the newest `count` messages, from a user message on; always with the summary and the whole open turn."""
+def newest_messages(session: Session, count: int | None, *, for_next_turn: bool = False) -> list[Message]:
+    """Return the newest `count` messages of the conversation, with the notes of the runtime between them, which do not
+    count; all for None. Always with the summary and the whole open turn.
+
+    They begin with a user message: that of the turn whose first steps are left out, if the newest messages begin within
+    a turn. `for_next_turn`: only those that are visible until the end of a turn of half that size.
+    """
     messages = session.messages
+    if count is None:
+        return messages
     head = messages[:1] if session.last_fold is not None else []
     rest = messages[len(head) :]
-    if len(rest) <= count:
+    count = count // 2 if for_next_turn else count
+    indexes = [index for index, message in enumerate(rest) if message.role != "system"]
+    if len(indexes) <= count:
         return messages
-    turn = rest[-1].turn
-    for start in range(len(rest) - count, len(rest)):
-        if rest[start].role == "user" or (turn and rest[start].turn == turn):
-            break
-    while start and turn and rest[start].turn == turn and rest[start - 1].turn == turn:
-        start -= 1
-    return head + rest[start:]
+    turn = 0 if for_next_turn else rest[-1].turn
+    opened = next((index for index in indexes if turn and rest[index].turn == turn), len(rest))
+    start = _find_window_start(rest, indexes[len(indexes) - count :] if count else [])
+    if start >= opened:
+        return head + rest[opened:]
+    if rest[start].role == "user":
+        return head + rest[start:]
+    return [*head, rest[_find_turn_start(rest, start)], *rest[start:]]
+
+
+def _find_window_start(messages: list[Message], newest: list[int]) -> int:
+    """Return the first of these messages that a window can begin with: a user message, or, if its turn's user message
+    fits too, a step of the model that is not the turn's first."""
+    for position, index in enumerate(newest):
+        if messages[index].role == "user":
+            return index
+        if messages[index].role == "assistant" and position:
+            begin = _find_turn_start(messages, index)
+            if messages[begin].role == "user" and any(
+                messages[between].role == "assistant" for between in range(begin, index)
+            ):
+                return index
+    return len(messages)
+
+
+def _find_turn_start(messages: list[Message], index: int) -> int:
+    """Return the index of the user message that the message at `index` belongs to."""
+    turn = messages[index].turn
+    while index and messages[index].role != "user" and messages[index - 1].turn == turn:
+        index -= 1
+    return index
+
+
+def count_conversation(messages: list[Message]) -> int:
+    """Return the number of messages without the runtime's notes."""
+    return sum(message.role != "system" for message in messages)
 
 
 def render_profile(profile: dict[str, str]) -> str:

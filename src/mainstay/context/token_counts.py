@@ -17,6 +17,7 @@ from mainstay.core.messages import AnyPart, Binary, Finish, Message, Text, Think
 from mainstay.core.ports import Tokenizer, Tool
 
 MESSAGE_TOKENS = 4
+NOTE_TOKENS = 20  # of a note of the runtime, with its mark
 PART_TOKENS = 8  # ids and names around a call or a result
 TOOL_TOKENS = 8
 REQUEST_TOKENS = 16
@@ -26,7 +27,7 @@ def message_token_bound(message: Message) -> int:
     """Return an upper bound of a message's tokens, or their number if it was counted before."""
     if message.tokens >= 0:
         return message.tokens
-    total = MESSAGE_TOKENS
+    total = MESSAGE_TOKENS if message.role != "system" else NOTE_TOKENS
     for part in message.parts:
         kind = type(part)
         if kind is Text:  # by far the most frequent
@@ -42,7 +43,8 @@ def message_token_bound(message: Message) -> int:
 def count_message_tokens(message: Message, tokenizer: Tokenizer) -> int:
     """Return a message's tokens, counted once and cached in it until `clear_token_counts` (for another tokenizer)."""
     if message.tokens < 0:
-        message.tokens = MESSAGE_TOKENS + sum(count_part_tokens(part, tokenizer) for part in message.parts)
+        overhead = MESSAGE_TOKENS if message.role != "system" else NOTE_TOKENS
+        message.tokens = overhead + sum(count_part_tokens(part, tokenizer) for part in message.parts)
     return message.tokens
 
 

@@ -263,6 +263,7 @@ class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=F
     profile: dict[str, str] | None = None
     metadata: dict[str, str] | None = None
     guests: tuple[ClientTool, ...] | None = None  # the client's tools; replace the earlier ones
+    note_mark: str = ""  # with instructions: what notes of the runtime begin with; empty: unmarked, as before 0.2
 
 
 class Forked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

@@ -100,7 +100,14 @@ def _with_parts(message: Message, parts: tuple[AnyPart, ...]) -> Message:
     if all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
     return Message(
-        message.id, message.role, parts, at=message.at, model=message.model, turn=message.turn, since=message.since
+        message.id,
+        message.role,
+        parts,
+        at=message.at,
+        model=message.model,
+        turn=message.turn,
+        since=message.since,
+        mark=message.mark,
     )
 
 
@@ -146,5 +153,6 @@ def drop_steps(messages: list[Message], turn: int, count: int, seq: int, at: int
     if note_index >= 0:
         tools = ", ".join(dict.fromkeys(names))[:200] or _NO_TOOLS
         note = Text(_STEPS_NOTE.format(count=dropped, tools=tools), origin=_STEPS_NOTE_ORIGIN)
-        remaining.insert(note_index, Message(seq, "system", (note,), at=at, turn=turn))
+        mark = messages[-1].mark if messages else ""
+        remaining.insert(note_index, Message(seq, "system", (note,), at=at, turn=turn, mark=mark))
     return remaining

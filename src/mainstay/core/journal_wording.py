@@ -55,6 +55,7 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes_expired: str = "[held back, not applied: {paths}; it was not approved in time]"
     changes_stopped: str = "[held back, not applied: {paths}; the turn was stopped before it was approved]"
     changes_unknown: str = "[whether this was applied is not known: {paths}]"
+    correction_repeated: str = ""  # instead of a correction that the model sees already; empty: it is repeated
     forked_call: str = "Outcome unknown: this conversation was copied from another before the call had a result."
 
 
@@ -70,13 +71,19 @@ _SECOND = msgspec.structs.replace(
     folder_changed="Not run: it was approved in {where}, and this session now works in another folder.",
     client_runs_call="The client runs this call and submits its result.",
 )
-CURRENT_VERSION = "0.3"
+# A `pure` call is not recorded when it starts: it may have run.
+_THIRD = msgspec.structs.replace(
+    _SECOND, turn_ended="Not run or not finished: the turn ended before this call had a result."
+)
+CURRENT_VERSION = "0.4"
 WORDINGS: dict[str, JournalWording] = {
     "": _FIRST,
     "0.2": _SECOND,
-    # A `pure` call is not recorded when it starts: it may have run.
+    "0.3": _THIRD,
     CURRENT_VERSION: msgspec.structs.replace(
-        _SECOND, turn_ended="Not run or not finished: the turn ended before this call had a result."
+        _THIRD,
+        correction_repeated="This answer is not accepted either, for the same reasons as the previous one. "
+        "Answer the original request again.",
     ),
 }
 CURRENT = WORDINGS[CURRENT_VERSION]

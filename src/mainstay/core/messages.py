@@ -124,6 +124,7 @@ class Message(msgspec.Struct, eq=False, gc=False):
     sender: str = ""  # of a user's message
     # the joined inputs, each with its sender, if they have different senders
     inputs: tuple[tuple[str, tuple[AnyPart, ...]], ...] = ()
+    mark: str = ""  # the session's mark: notes of the runtime begin with it, and no other text contains it
 
     def __repr__(self) -> str:
         return f"Message({self.id}, {self.role!r}, {self.parts!r})"

@@ -270,6 +270,17 @@ class Summariser(Protocol):
         ...
 
 
+class TurnNote(Text, frozen=True, omit_defaults=True, tag="text"):
+    """A note for one turn, and what is appended instead if it is in the window already or the window has no room. The
+    journal gets a plain `Text`."""
+
+    other_forms: tuple[str, ...] = ()  # other texts with the same content: each counts as this note
+    if_shown: str = ""  # appended instead if the model sees the note already; empty: nothing
+    if_full: str = ""  # appended instead if the notes of this kind have no room left; empty: nothing
+    kind: str = ""  # prefix of the origins of all notes that share the room
+    bytes_max: int = 0  # of the texts of this kind in the window, together; 0: no limit of its own
+
+
 class ContextContributor(Protocol):
     """Adds text and tools to a session's context, as skills, patterns and memory files do. Must not block: every turn
     calls it."""
@@ -293,7 +304,11 @@ class ContextContributor(Protocol):
         ...
 
     def turn_notes(self, session: str, prompt: str) -> tuple[Text, ...]:
-        """Return notes to append to this turn after the user's message, each with its origin; usually none."""
+        """Return notes (`TurnNote`, or plain texts) to append to this turn after the user's message, each with its
+        origin; usually none.
+
+        A note that the model sees already is not appended again: contributors need not remember what was shown.
+        """
         ...
 
 

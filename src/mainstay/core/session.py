@@ -76,6 +76,7 @@ class Session:
         "messages",
         "metadata",
         "model",
+        "note_mark",
         "open_turn",
         "parent",
         "private",
@@ -109,6 +110,7 @@ class Session:
         self.title = self.parent = self.model = ""
         self.instructions = ""  # the fixed section
         self.fixed_seq = 0  # sequence of its record
+        self.note_mark = ""  # what notes of the runtime begin with, in that record
         self.untrusted_skills: tuple[str, ...] = ()  # untrusted skills in it
         self.amendment = ""  # a newer fixed section, appended to the history for now
         self.amended_seq = 0  # sequence of its record
@@ -321,6 +323,7 @@ class Session:
         if self.last_fold is not None and remaining and remaining[0].id == self.fold_seq:
             del remaining[0]  # the previous summary
         self.messages = [summary_message(seq, at, event.summary, event.origin), *remaining]
+        self.messages[0].mark = self.note_mark
         if event.usage is not None:
             self._add_usage(event.usage, event.cost)
         self.fold_seq, self.last_fold, self.window_tokens = seq, event, NO_TOKEN_COUNT
@@ -388,6 +391,7 @@ class Session:
             self._append(Message(seq, "tool", parts, at=at, turn=turn.turn))
 
     def _append(self, message: Message) -> None:
+        message.mark = self.note_mark
         self.messages.append(message)
         self.message_count += 1
         if self.open_turn is not None and message.role in ("system", "tool"):
@@ -459,6 +463,7 @@ class Session:
             self.client_tools, self.client_tools_seq = event.guests, seq
         if event.instructions is not None:
             self.instructions, self.fixed_seq, self.untrusted_skills = event.instructions, seq, event.told
+            self.note_mark = event.note_mark or self.note_mark
             self.amendment, self.amended_seq = "", 0
         if event.amended is not None:
             self.amendment, self.amended_seq, self.untrusted_skills = (

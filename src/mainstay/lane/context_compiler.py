@@ -15,6 +15,7 @@ from mainstay.context.compiler import (
     ContextView,
     StableSections,
     compile_context,
+    count_conversation,
     join_sections,
     newest_messages,
     render_profile,
@@ -29,12 +30,14 @@ from mainstay.context.token_counts import (
     tools_token_bound,
 )
 from mainstay.context.tokenizers import TokenCalibration, count_for_model
+from mainstay.context.turn_notes import select_notes
 from mainstay.context.view import build_view
 from mainstay.core.budgeted_side_calls import FRAME_TOKENS, FRAME_TOKENS_TOOLS
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
 from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text
 from mainstay.core.ports import NO_TOKEN_COUNT, Context, EventRecorder, ModelInfo, Tool
+from mainstay.core.runtime_notes import MARK_SENTENCE, new_mark
 from mainstay.core.session import Session
 from mainstay.lane.compaction_runner import FoldRunner, FoldTask
 from mainstay.lane.journal_writer import JournalWriter
@@ -44,9 +47,10 @@ from mainstay.turn.control import TurnControl
 log = logging.getLogger("mainstay.lane")
 
 T = TypeVar("T")
-NO_TEXTS: tuple[Text, ...] = ()
+NO_NOTES: tuple[Text, ...] = ()
 
 PROFILE_DIVISOR = 4  # the profile takes at most a quarter of the token budget
+NOTES_BYTES_PER_WINDOW_TOKEN = 1  # notes take at most a quarter of the window: a token has about four bytes
 INLINE_DIVISOR = 4  # tool schemas over a quarter of the token budget become a searchable catalogue
 SHRINK_FACTOR = 0.75  # next window after a request was too long, if the provider does not report its window
 WINDOW_TOKENS_MIN = 256  # a smaller window is not tried
@@ -126,16 +130,22 @@ class LaneContextCompiler:
         """Return the turn's first events: its start, a new or changed fixed section, and contributors' notes."""
         events: list[Event] = [started]
         turn = started.turn
+        notes: list[Text] = []
+        for contributor in self._services.contributors if session.spawned is None else ():
+            notes += _call_contributor(contributor.turn_notes, NO_NOTES, session.key, prompt)
         if not session.fixed_seq:
-            if fixed := self.build_fixed_section(session):
-                events.append(SessionChanged(instructions=fixed, told=self._find_untrusted_skills(session), turn=turn))
+            fixed = self.build_fixed_section(session)
+            if fixed or notes:
+                told = self._find_untrusted_skills(session)
+                events.append(SessionChanged(instructions=fixed, told=told, note_mark=new_mark(), turn=turn))
         elif (changed := self._find_changed_fixed(session)) and changed != session.amendment:
             events.append(SessionChanged(amended=changed, told=self._find_untrusted_skills(session), turn=turn))
         if session.has_unread_history:
             events.append(_build_unread_fold(session))
-        for contributor in self._services.contributors if session.spawned is None else ():
-            for note in _call_contributor(contributor.turn_notes, NO_TEXTS, session.key, prompt):
-                events.append(MessageAdded("system", (note,), turn=turn))
+        if notes:
+            visible = newest_messages(session, self._services.context_rules.active_window, for_next_turn=True)
+            bytes_max = self._services.find_window(session.model) * NOTES_BYTES_PER_WINDOW_TOKEN
+            events += [MessageAdded("system", (text,), turn=turn) for text in select_notes(visible, notes, bytes_max)]
         return tuple(events)
 
     def _find_untrusted_skills(self, session: Session) -> tuple[str, ...]:
@@ -179,7 +189,8 @@ class LaneContextCompiler:
         fixed = session.instructions or self.build_fixed_section(session)
         contributors = services.contributors if session.spawned is None else ()
         contributed = (_call_contributor(contributor.profile_section, "", session.key) for contributor in contributors)
-        profile = self._trim_profile(join_sections(render_profile(session.profile), *contributed))
+        mark_sentence = MARK_SENTENCE.format(mark=session.note_mark) if session.note_mark else ""
+        profile = self._trim_profile(join_sections(mark_sentence, render_profile(session.profile), *contributed))
         tools: tuple[Tool, ...] = ()
         if self._calibration.supports_tools:
             inline = self._fits_inline(self.tools.agent_tools)
@@ -345,9 +356,10 @@ class LaneContextCompiler:
 
     def _build_renewal(self) -> tuple[Event, ...]:
         """Return the event that replaces a changed fixed section at a fold, which resets the prompt cache anyway."""
-        changed = self._find_changed_fixed(self._writer.session)
+        session = self._writer.session
+        changed, mark = self._find_changed_fixed(session), session.note_mark or new_mark()
         return (
-            (SessionChanged(instructions=changed, told=self._find_untrusted_skills(self._writer.session)),)
+            (SessionChanged(instructions=changed, told=self._find_untrusted_skills(session), note_mark=mark),)
             if changed
             else ()
         )
@@ -420,7 +432,7 @@ class LaneContextCompiler:
         if session.spawned is not None:  # a sub-agent gets no further prompt
             return
         if rules.active_window is not None:
-            outside = len(session.messages) - rules.active_window
+            outside = count_conversation(session.messages) - rules.active_window
             if outside >= rules.batch_size and self.fold_runner.can_retry:
                 self._start_fold(plan_fold(self._build_compaction_input(), keep_messages=rules.active_window))
             return

@@ -67,6 +67,13 @@ class LaneServices(msgspec.Struct, frozen=True):
         None  # by session; raises AuditUnavailable if no turn may begin
     )
 
+    def find_window(self, model: str) -> int:
+        """Return the window of a model in tokens; 0 if it is unavailable."""
+        try:
+            return self.context_rules.window or self.provider_for(model).model().window
+        except MainstayError:
+            return 0
+
     def is_small_model(self, model: str) -> bool:
         """Return True if this model is a small one; False if it is unavailable."""
         try:

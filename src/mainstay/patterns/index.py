@@ -1,9 +1,13 @@
-"""TF-IDF index that matches requests to patterns by cosine similarity.
+"""Index that matches requests to patterns by weighted words (TF-IDF with the saturation of BM25F).
 
 Fields have different weights. The words of the name, the title and the intents were chosen for matching, so they count
-three times; use cases are close to how users phrase requests, and count twice; description, category and tags count
-once. Counts are dampened (1 + log), so that a long description does not outweigh a name. A word of the request that no
-pattern has counts as the rarest: small talk that shares one common word with a pattern stays below the threshold.
+three times; use cases and description are close to how users phrase requests, and count twice; what else the pattern
+says (parameters, practices, errors, examples) counts once, and the texts of its templates little. A count saturates,
+more slowly in a long pattern, so that neither a repeated word nor a long text outweighs a name. Words are weighted by
+how rare they are among the patterns (IDF).
+
+The score is the share of the request that the pattern covers, from 0 to 1. A word of the request that no pattern has
+counts as the rarest: small talk that shares one common word with a pattern stays below the threshold.
 
 It is plain Python: postings by stem, rarest stem first. Once the remaining stems could add less than half of the
 threshold, only patterns that already have the other half are scored further.
@@ -13,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
-from math import log, sqrt
+from math import log
 
 import msgspec
 
@@ -26,8 +30,12 @@ _PRUNE_SHARE = (
     0.5  # switch to scoring candidates only, once the remaining stems add at most this share of the threshold
 )
 _SLACK = 1e-6  # tolerance for floats summed in another order
-# weights of words in names, use cases and descriptions
-NAME_WEIGHT, USE_CASE_WEIGHT, DESCRIPTION_WEIGHT = (3.0, 2.0, 1.0)
+# weights of words by field
+NAME_WEIGHT, USE_CASE_WEIGHT, DESCRIPTION_WEIGHT, BODY_WEIGHT, TEMPLATE_WEIGHT = (3.0, 2.0, 2.0, 1.0, 0.3)
+SATURATION = 2.0  # the count at which a word has half of its effect, in a pattern of average length
+LENGTH_SHARE = 0.3  # how much of that depends on the pattern's length
+_BODY_STEMS_MAX = 1_200  # of all further fields together
+_TEMPLATE_STEMS_MAX = 400  # of one template
 
 TermWeights = Mapping[str, float]
 
@@ -38,22 +46,38 @@ class PatternMatch(msgspec.Struct, frozen=True, gc=False):
 
 
 def weigh_terms(pattern: InstructionPattern) -> dict[str, float]:
-    """Return the dampened, weighted count of each stem of a pattern."""
+    """Return the weighted count of each stem of a pattern."""
     counts: dict[str, float] = {}
     _add_counts(counts, NAME_WEIGHT, (pattern.name, pattern.title, *pattern.intents))
     _add_counts(counts, USE_CASE_WEIGHT, pattern.use_cases)
     _add_counts(counts, DESCRIPTION_WEIGHT, (pattern.description, pattern.category, *pattern.tags))
-    return {stem: 1.0 + log(count) for stem, count in counts.items()}
+    _add_counts(counts, BODY_WEIGHT, _body_texts(pattern), _BODY_STEMS_MAX)
+    _add_counts(counts, TEMPLATE_WEIGHT, (template.text for template in pattern.templates), _TEMPLATE_STEMS_MAX)
+    return counts
 
 
-def _add_counts(counts: dict[str, float], weight: float, texts: Iterable[str]) -> None:
+def _body_texts(pattern: InstructionPattern) -> Iterable[str]:
+    for template in pattern.templates:
+        yield f"{template.name} {template.description}"
+    for parameter in pattern.parameters:
+        yield f"{parameter.name} {parameter.description}"
+    yield pattern.best_practices
+    for error in pattern.common_errors:
+        yield f"{error.error} {error.cause} {error.solution}"
+    for example in pattern.examples:
+        yield f"{example.name} {example.text}"
+
+
+def _add_counts(
+    counts: dict[str, float], weight: float, texts: Iterable[str], stems_max: int = _FIELD_STEMS_MAX
+) -> None:
     for text in texts:
-        for stem in stem_words(text, chars_max=FIELD_CHARS_MAX, stems_max=_FIELD_STEMS_MAX):
+        for stem in stem_words(text, chars_max=FIELD_CHARS_MAX, stems_max=stems_max):
             counts[stem] = counts.get(stem, 0.0) + weight
 
 
 class PatternIndex:
-    """Immutable TF-IDF index of patterns."""
+    """Immutable index of patterns."""
 
     def __init__(self, patterns: Sequence[InstructionPattern], terms: Sequence[TermWeights]) -> None:
         """`terms` are the weighted terms of each pattern, in the same order."""
@@ -66,7 +90,7 @@ class PatternIndex:
         count = len(self._patterns)
         self._idf_max = 1.0 + log(1.0 + count)
         self._idf = {stem: 1.0 + log((1.0 + count) / (1.0 + len(numbers))) for stem, numbers in numbers_of.items()}
-        self._inverse_norms = [self._inverse_norm(pattern_terms) for pattern_terms in self._terms]
+        self._half_counts = _compute_half_counts(self._terms)
         self._postings = {stem: self._build_posting(stem, numbers) for stem, numbers in numbers_of.items()}
         self._weight_max = {stem: max(weights) for stem, (_, weights) in self._postings.items()}
 
@@ -86,12 +110,12 @@ class PatternIndex:
         return [PatternMatch(self._patterns[number], min(-score / length, 1.0)) for score, number in best]
 
     def _weigh_query(self, text: str) -> tuple[list[tuple[str, float]], float]:
-        """Return the request's indexed stems with weights, rarest first, and the norm of its whole vector."""
+        """Return the request's indexed stems with weights, rarest first, and the sum of the weights of all of them."""
         counts: dict[str, int] = {}
         for stem in stem_words(text):
             counts[stem] = counts.get(stem, 0) + 1
         weights = {stem: (1.0 + log(n)) * self._idf.get(stem, self._idf_max) for stem, n in counts.items()}
-        length = sqrt(sum(weight * weight for weight in weights.values()))
+        length = sum(weights.values())
         known = [(stem, weight) for stem, weight in weights.items() if stem in self._postings]
         known.sort(key=lambda item: len(self._postings[item[0]][0]))
         return known, length
@@ -111,17 +135,18 @@ class PatternIndex:
         enough = floor - max(rest, 0.0) - _SLACK
         scores = {number: score for number, score in enumerate(sums) if score >= enough}
         for stem, weight in query_terms[done:] if scores else ():  # frequent stems, for the remaining candidates only
-            factor = weight * self._idf[stem]
             for number in scores:
                 if (count := self._terms[number].get(stem)) is not None:
-                    scores[number] += factor * count * self._inverse_norms[number]
+                    scores[number] += weight * count / (count + self._half_counts[number])
         return scores
 
-    def _inverse_norm(self, terms: TermWeights) -> float:
-        """Return one over the norm of a pattern's vector."""
-        total = sum((count * self._idf[stem]) ** 2 for stem, count in terms.items())
-        return 1.0 / sqrt(total) if total else 0.0
-
     def _build_posting(self, stem: str, numbers: list[int]) -> tuple[list[int], list[float]]:
-        rarity = self._idf[stem]
-        return numbers, [self._terms[number][stem] * rarity * self._inverse_norms[number] for number in numbers]
+        counts = ((self._terms[number][stem], self._half_counts[number]) for number in numbers)
+        return numbers, [count / (count + half) for count, half in counts]
+
+
+def _compute_half_counts(terms: Sequence[TermWeights]) -> list[float]:
+    """Return for each pattern the count at which a word has half of its effect."""
+    lengths = [sum(pattern_terms.values()) for pattern_terms in terms]
+    average = sum(lengths) / len(lengths) if lengths else 1.0
+    return [SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length / (average or 1.0)) for length in lengths]

@@ -26,6 +26,7 @@ log = logging.getLogger("mainstay.patterns")
 PATTERNS_MAX = 20_000
 DEBOUNCE_S = 0.05
 LOGGED_PROBLEMS_MAX = 10
+ORIGIN_PREFIX = f"{CONTEXT_ORIGIN}:pattern:"
 
 
 class PatternSnapshot(msgspec.Struct, frozen=True):
@@ -96,7 +97,7 @@ class PatternLibrary:
 
     def pattern_origin(self, pattern: InstructionPattern) -> str:
         """Return the origin label for the journal: trusted, unless the file's recorded origin is untrusted."""
-        source = f"{CONTEXT_ORIGIN}:pattern:{pattern.name}"
+        source = f"{ORIGIN_PREFIX}{pattern.name}"
         label = self._file_origin(os.path.realpath(pattern.path))  # origins are recorded by real path
         return format_origin(source, untrusted=True) if is_untrusted(label) else source
 

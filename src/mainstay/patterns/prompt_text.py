@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mainstay.patterns.pattern_template import InstructionPattern, PatternParameter, PatternTemplate
 
+SHOWN_BYTES_MAX = 15_000  # by the tool: below the size at which the context replaces a result by a stub
 _BACKTICKS = re.compile(r"`{3,}")
 _OMITTED_LINE_BYTES = 120  # reserved for the line that names the omitted parts
 

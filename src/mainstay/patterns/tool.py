@@ -15,11 +15,10 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.tool_arguments import build_schema, parse_arguments
 from mainstay.patterns.library import PatternLibrary
 from mainstay.patterns.pattern_template import InstructionPattern, PatternTemplate, fill_template
-from mainstay.patterns.prompt_text import describe_briefly, render_pattern, render_template
+from mainstay.patterns.prompt_text import SHOWN_BYTES_MAX, describe_briefly, render_pattern, render_template
 
 RESULTS_MAX = 10
 SIMILARITY_MIN = 0.05  # lowest similarity of a search result; lower than for automatic matches
-SHOWN_BYTES_MAX = 15_000  # below the size at which the context replaces a result by a stub
 _NEAR_CHARS = 80
 
 

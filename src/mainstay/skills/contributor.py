@@ -13,13 +13,14 @@ import msgspec
 
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN, format_origin
 from mainstay.core.messages import Text
-from mainstay.core.ports import Tool
+from mainstay.core.ports import Tool, TurnNote
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.skills.frontmatter import SkillRefused
 from mainstay.skills.registry import AvailableSkill, SkillRegistry
 from mainstay.skills.renderer import (
     BYTES_PER_TOKEN,
     THIRD_PARTY_NOTE,
+    header_lines,
     parse_skill_header,
     render_skill,
     to_line,
@@ -34,6 +35,8 @@ CATALOGUE_TOKENS_MAX = 1_500
 BODY_TOKENS_MAX = 8_000
 TRIGGERED_MAX = 5  # skills per message by keyword, in addition to those requested by name
 AUTO_SIZE_FACTOR = 4  # size limit of all automatic skills together, as a multiple of one skill's
+WINDOW_SIZE_FACTOR = 4  # size limit of all skills in the window together, as a multiple of one skill's
+SHOWN_ABOVE = "Its instructions are in this conversation already. Follow them."
 TOOL_NAME, BY_NAME = "skill", "call_tool"
 COUNT_LINE_BYTES = 80  # reserved for the line that counts the skills not listed
 _CACHE_MAX = 256
@@ -118,7 +121,7 @@ class SkillContributor:
             return ()
         budget = HashBudget()
         unknown = [name for name in requested if name not in by_name]
-        texts = []
+        texts: list[Text] = []
         for name in requested:  # the disk is checked again for the first unknown name only
             texts.append(self._requested_text(session, name, by_name.get(name), budget, refresh=name in unknown[:1]))
         ranked = _sort_narrowest_first([by_name[name] for name in triggered])
@@ -132,9 +135,8 @@ class SkillContributor:
     ) -> Text:
         try:
             available = available or self._registry.get(session, name, refresh=refresh)
-            return self._skill_text(available, budget) or Text(
-                f"The person asks for a skill. {_call_request(available)}", origin=CONTEXT_ORIGIN
-            )
+            call = f"The person asks for a skill. {_call_request(available)}"
+            return self._skill_note(available, budget, call, requested=True) or Text(call, origin=CONTEXT_ORIGIN)
         except SkillRefused as error:
             text = (
                 f"The person asks for the skill {shorten_for_message(name)!r}, which is not available. "
@@ -143,22 +145,35 @@ class SkillContributor:
             return Text(text, origin=CONTEXT_ORIGIN)
 
     def _triggered_text(self, available: AvailableSkill, budget: HashBudget) -> Text | None:
+        call = f"A skill may apply. {_call_request(available)}"
         try:
-            return self._skill_text(available, budget) or Text(
-                f"A skill may apply. {_call_request(available)}", origin=CONTEXT_ORIGIN
-            )
+            return self._skill_note(available, budget, call) or Text(call, origin=CONTEXT_ORIGIN)
         except SkillRefused:  # it has just changed, and the user did not ask for it
             return None
 
-    def _skill_text(self, available: AvailableSkill, budget: HashBudget) -> Text | None:
-        """Render a skill for this turn; None if verifying its files takes too long. Raises SkillRefused."""
+    def _skill_note(
+        self, available: AvailableSkill, budget: HashBudget, call: str, *, requested: bool = False
+    ) -> TurnNote | None:
+        """Render a skill for this turn; None if verifying its files takes too long. Raises SkillRefused.
+
+        If the model sees the skill already, only its header is appended, because the header restricts the tools of the
+        turn; nothing if it restricts none and the user did not ask for the skill by name.
+        """
         try:
             current, body = self._registry.load_skill(available, budget)
         except SkillUnverified:
             return None
         source = _ORIGIN_PREFIX + current.skill.name
         text = render_skill(current, body, self._registry.list_trusted_files(current), self._body_bytes)
-        return Text(text, origin=format_origin(source, untrusted=True) if current.untrusted else source)
+        names_it = requested or bool(current.skill.allowed_tools)
+        return TurnNote(
+            text,
+            origin=format_origin(source, untrusted=True) if current.untrusted else source,
+            if_shown="\n".join(header_lines(current)) + f"\n\n{SHOWN_ABOVE}" if names_it else "",
+            if_full=call,
+            kind=_ORIGIN_PREFIX,
+            bytes_max=self._body_bytes * WINDOW_SIZE_FACTOR,
+        )
 
     # --- tool restrictions -----------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ class AnswerAcceptance:
     def __init__(self, environment: ModelCallEnvironment, session: Session, dependencies: TurnDependencies) -> None:
         self._environment, self._session, self._dependencies = environment, session, dependencies
         self._rejections = 0
+        self._problem = ""  # of the last answer that was not valid
 
     async def decide_outcome(self, reached_limit: str | None) -> Outcome | None:
         """Return the turn's outcome; None if the model must be called again, after a correction or a steer.
@@ -49,9 +50,11 @@ class AnswerAcceptance:
                 else await _conclude_judged(self._environment, self._session, dependencies)
             )
         self._rejections += 1
+        is_repeated, self._problem = problem == self._problem, problem
         if self._rejections >= dependencies.limits.output_attempts_max:
             return Failed(f"no answer of the wanted shape came: {problem}", turn=turn.turn, step=turn.step)
-        self._environment.recorder.record_nowait(_build_correction(turn, problem), flush_soon=True)
+        correction = _build_correction(turn, problem, is_repeated=is_repeated)
+        self._environment.recorder.record_nowait(correction, flush_soon=True)
         return None
 
 
@@ -67,14 +70,20 @@ async def _conclude_judged(
     judged = await _request_verdict(environment, session, dependencies, judges)
     if judged is None:
         return Aborted() if control.aborted else None
+    is_repeated = turn.last_verdict is not None and _reasons_of(turn.last_verdict) == _reasons_of(judged)
     last = judged.last or turn.step >= dependencies.limits.steps_max
     environment.recorder.record_nowait(msgspec.structs.replace(judged, last=last, held=turn.provisional == "held"))
     if not judged.passed and not last:
-        environment.recorder.record_nowait(_build_correction(turn, judges.correction_message(judged)), flush_soon=True)
+        correction = _build_correction(turn, judges.correction_message(judged), is_repeated=is_repeated)
+        environment.recorder.record_nowait(correction, flush_soon=True)
         return None
     if environment.control.aborted:  # aborted while the verdict arrived
         return Aborted()
     return Answered(judged.score, judged.passed) if not control.pending_steers else None
+
+
+def _reasons_of(judged: Judged) -> list[tuple[str, float | None, str]]:
+    return [(score.judge, score.score, score.reason) for score in judged.scores]
 
 
 def find_provisional_state(turn: OpenTurn, dependencies: TurnDependencies) -> ProvisionalState:
@@ -104,8 +113,13 @@ def is_filtered_away(parts: tuple[AnyPart, ...]) -> bool:
     return _find_finish_reason(parts) is FinishReason.FILTERED and not parts_text(parts).strip()
 
 
-def _build_correction(turn: OpenTurn, correction: str) -> MessageAdded:
-    """Build the correction for the model; it may quote a held answer, and is then held as well."""
+def _build_correction(turn: OpenTurn, correction: str, *, is_repeated: bool) -> MessageAdded:
+    """Build the correction for the model; it may quote a held answer, and is then held as well.
+
+    A correction that the model sees already is not repeated; a sentence says that this answer is not accepted either.
+    """
+    if turn.wording.correction_repeated and is_repeated:
+        correction = turn.wording.correction_repeated
     text, held = Text(correction, origin=RUNTIME), turn.provisional == "held"
     return MessageAdded("system", (text,), provisional="held" if held else "", turn=turn.turn, step=turn.step)
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.holding_tool import HoldingTool
+from support.judge_world import panel_of
 from support.kernel_world import World, virtual
 
 import mainstay
@@ -20,6 +21,7 @@ from mainstay.core.errors import BudgetExhausted
 from mainstay.core.events import ApprovalAnswered, ApprovalAsked, SessionChanged, ToolStarted, TurnEnded
 from mainstay.core.journal import Record, encode_event
 from mainstay.core.journal_wording import CURRENT, CURRENT_VERSION, WORDINGS, JournalWording
+from mainstay.core.judges import JudgeInput
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Context, Options
@@ -167,6 +169,15 @@ async def record_budget() -> Recorded:
 
 async def record_filtered_answer() -> Recorded:
     return await record_limit([Say("", reason=FinishReason.FILTERED)])
+
+
+async def record_repeated_correction() -> Recorded:
+    async def judge(judged: JudgeInput) -> tuple[float, str]:
+        return float(judged.answer == "good"), "it is too vague"
+
+    async with World(["bad", "worse", "bad again", "good"], more=panel_of(judge)) as world:
+        await world.ask("go")
+        return await recorded(world)
 
 
 # --- approvals -----------------------------------------------------------------------------------
@@ -347,6 +358,7 @@ SCENARIOS: list[tuple[str, Callable[[], Awaitable[Recorded]]]] = [
     ("limit_answer", record_steps_limit),
     ("budget_answer", record_budget),
     ("answer_filtered", record_filtered_answer),
+    ("correction_repeated", record_repeated_correction),
     ("forked_call", record_fork),
 ]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 import time
-from math import log, sqrt
+from math import log
+from pathlib import Path
+from typing import Any
 
+import pattern_ranking
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +18,13 @@ from hypothesis import strategies as st
 from mainstay.config.schema_skills_patterns_triggers import PatternSettings
 from mainstay.core.stemming import stem_words
 from mainstay.patterns.index import PatternIndex, PatternMatch, weigh_terms
-from mainstay.patterns.pattern_template import InstructionPattern
+from mainstay.patterns.pattern_template import (
+    InstructionPattern,
+    PatternCommonError,
+    PatternExample,
+    PatternParameter,
+    PatternTemplate,
+)
 
 
 def pattern(name: str, description: str, intents: str = "", use_cases: str = "", title: str = "") -> InstructionPattern:
@@ -115,9 +125,12 @@ def names(text: str, limit: int = 3, threshold: float = DEFAULTS.threshold) -> l
 
 
 def test_loom_056_the_most_similar_pattern_comes_first() -> None:
-    """In its own words mostly, and by the words of the pattern: one of all may be beyond that."""
-    missed = {text: names(text) for text, name in ASKED.items() if names(text)[:1] != [name]}
+    """In its own words mostly, and by the words of the pattern: one of all may be beyond that. By default a request of
+    which a pattern covers only a third shows none."""
+    missed = {text: found for text, name in ASKED.items() if (found := names(text, threshold=0.0))[:1] != [name]}
     assert len(missed) <= 1, missed
+    hidden = [text for text in ASKED if not names(text)]
+    assert len(hidden) <= 3, hidden
 
 
 def test_small_talk_is_about_no_pattern() -> None:
@@ -145,7 +158,38 @@ def test_a_word_of_the_name_counts_more_than_one_of_the_description() -> None:
     told = pattern("entirely", "Words about a refund somewhere else.", title="Something else")
     first, second = index_of([told, named]).match("refund", 2, 0.0)
     assert (first.pattern.name, second.pattern.name) == ("refund", "entirely")
-    assert first.score > 1.5 * second.score
+    assert first.score > 1.4 * second.score
+
+
+def test_loom_128_what_a_pattern_says_beside_its_description_finds_it_too() -> None:
+    told = InstructionPattern(
+        name="loading",
+        title="Loading",
+        description="Bring rows in.",
+        templates=(PatternTemplate("bulk", "INSERT INTO staging SELECT * FROM parquet_source", "From a data lake"),),
+        parameters=(PatternParameter("separator", "Between columns"),),
+        common_errors=(PatternCommonError("truncated line", "a broken transfer", "fetch it again"),),
+        examples=(PatternExample("nightly", "The warehouse gets its rows every night."),),
+        best_practices="Compare checksums.",
+    )
+    index = index_of([*HOUSE, told])
+    for text in ("data lake", "separator", "truncated transfer", "warehouse", "checksum", "parquet"):
+        assert [match.pattern.name for match in index.match(text, 1, 0.0)] == ["loading"], text
+
+
+def test_loom_128_the_ranking_benchmark_asks_every_use_case_after_it_was_removed(tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(
+        "name: refund\ndescription: Give money back.\nuse_cases: [zebra stripes, money back]\n---\n"
+        "name: cancel\ndescription: Stop an order.\nuse_cases: [stop an order]\n"
+    )
+    measured = pattern_ranking.measure(tmp_path)
+    assert (measured["patterns"], measured["use_cases"]) == (2, 3)
+    curve: Any = measured["curve"]
+    assert curve[0][1] == round(2 / 3, 3), "nothing else in the library says zebra"
+    stored = json.loads((Path(pattern_ranking.__file__).parent / "results" / "pattern_ranking.json").read_text())
+    [chosen] = [row for row in stored["curve"] if row[0] == DEFAULTS.threshold == stored["threshold"]]
+    assert chosen[2] >= 0.85, "paraphrases"
+    assert chosen[3] <= 0.05, "questions that fit no pattern"
 
 
 def test_accents_case_and_endings_make_no_difference() -> None:
@@ -161,23 +205,24 @@ def test_nothing_and_only_common_words_find_nothing() -> None:
 
 
 def plainly(patterns: list[InstructionPattern], text: str) -> list[tuple[float, str]]:
-    """The same by the book: every vector written out, every cosine computed."""
+    """The same by the book: every count written out, every share computed."""
     vectors = [weigh_terms(one) for one in patterns]
     count = len(patterns)
+    average = sum(sum(vector.values()) for vector in vectors) / count
 
     def rarity(stem: str) -> float:
         return 1 + log((1 + count) / (1 + sum(stem in vector for vector in vectors)))
 
     found = list(stem_words(text))
     wanted = {stem: (1 + log(found.count(stem))) * rarity(stem) for stem in found}
-    length = sqrt(sum(weight**2 for weight in wanted.values()))
     made = []
     for one, vector in zip(patterns, vectors, strict=True):
-        weights = {stem: count * rarity(stem) for stem, count in vector.items()}
-        size = sqrt(sum(weight**2 for weight in weights.values()))
-        dot = sum(weight * weights.get(stem, 0.0) for stem, weight in wanted.items())
-        if dot:
-            made.append((dot / size / length, one.name))
+        half = 2.0 * (0.7 + 0.3 * sum(vector.values()) / average)
+        covered = sum(
+            weight * vector[stem] / (vector[stem] + half) for stem, weight in wanted.items() if stem in vector
+        )
+        if covered:
+            made.append((covered / sum(wanted.values()), one.name))
     return sorted(made, key=lambda one: (-round(one[0], 9), one[1]))
 
 
@@ -186,9 +231,9 @@ WORDS = st.lists(st.sampled_from([f"{a}{b}wo" for a in "bcdfg" for b in "aeiou"]
 )
 
 
-@given(texts=st.lists(WORDS, min_size=1, max_size=20), asked=WORDS, threshold=st.sampled_from([0.0, 0.1, 0.22, 0.5]))
+@given(texts=st.lists(WORDS, min_size=1, max_size=20), asked=WORDS, threshold=st.sampled_from([0.0, 0.1, 0.35, 0.5]))
 @settings(max_examples=150, deadline=None)
-def test_loom_056_the_scores_are_the_cosines_of_the_vectors(texts: list[str], asked: str, threshold: float) -> None:
+def test_loom_056_the_scores_are_shares_of_the_request(texts: list[str], asked: str, threshold: float) -> None:
     patterns = [pattern(f"p{number:02}", text, title="x") for number, text in enumerate(texts)]
     expected = [one for one in plainly(patterns, asked) if one[0] >= threshold]
     found: list[PatternMatch] = index_of(patterns).match(asked, len(patterns), threshold)

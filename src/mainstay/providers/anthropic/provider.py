@@ -11,6 +11,7 @@ from typing import ClassVar
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, Options, Tool
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.anthropic.manifest import COMPONENT
 from mainstay.providers.anthropic.response import AnthropicResponseParser
 from mainstay.providers.wire.encoding import (
@@ -23,7 +24,6 @@ from mainstay.providers.wire.encoding import (
     encode_image,
     encode_items,
     encode_messages,
-    format_runtime_note,
     group_by_role,
     to_valid_id,
     to_valid_name,
@@ -100,7 +100,7 @@ class AnthropicProvider(HttpProvider):
 def _encode_blocks(message: Message, *, images: bool) -> ContentBlocks:
     if message.role == "system":
         text = message.text.strip()
-        return ContentBlocks("user", b"", encode_items([_text_block(format_runtime_note(text))]) if text else b"")
+        return ContentBlocks("user", b"", encode_items([_text_block(format_runtime_note(message))]) if text else b"")
     role = "assistant" if message.role == "assistant" else "user"
     results: list[WireObject] = []
     others: list[WireObject] = []

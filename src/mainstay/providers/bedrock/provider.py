@@ -15,6 +15,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Tool
 from mainstay.core.provider_manifest import ApiKeySource, ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.bedrock.aws_auth import AwsCredentials, resolve_endpoint, sign_headers
 from mainstay.providers.bedrock.event_stream import AwsEventStreamDecoder
 from mainstay.providers.bedrock.manifest import COMPONENT
@@ -31,7 +32,6 @@ from mainstay.providers.wire.encoding import (
     encode_image,
     encode_items,
     encode_messages,
-    format_runtime_note,
     group_by_role,
     to_valid_id,
     to_valid_name,
@@ -135,7 +135,7 @@ class BedrockProvider(HttpProvider):
 def _encode_blocks(message: Message, *, images: bool, thinking: bool) -> ContentBlocks:
     if message.role == "system":
         text = message.text.strip()
-        return ContentBlocks("user", b"", encode_items([{"text": format_runtime_note(text)}]) if text else b"")
+        return ContentBlocks("user", b"", encode_items([{"text": format_runtime_note(message)}]) if text else b"")
     role = "assistant" if message.role == "assistant" else "user"
     thinking = thinking and role == "assistant"
     results: list[WireObject] = []

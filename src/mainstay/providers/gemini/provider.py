@@ -13,6 +13,7 @@ from urllib.parse import quote
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, Options, Tool
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.gemini.manifest import COMPONENT
 from mainstay.providers.gemini.response import CALL_SIGNATURE, TEXT_SIGNATURE, GeminiResponseParser
 from mainstay.providers.wire import reasoning_signatures
@@ -26,7 +27,6 @@ from mainstay.providers.wire.encoding import (
     encode_image,
     encode_items,
     encode_messages,
-    format_runtime_note,
     group_by_role,
     to_valid_id,
     to_valid_name,
@@ -93,7 +93,7 @@ class GeminiProvider(HttpProvider):
                 results = [_function_response_part(part) for part in message.parts if isinstance(part, ToolResult)]
                 return ContentBlocks(_RESULTS, results=encode_items(results))
             case "system":
-                parts = [{"text": format_runtime_note(message.text)}] if message.text.strip() else []
+                parts = [{"text": format_runtime_note(message)}] if message.text.strip() else []
                 return ContentBlocks("user", others=encode_items(parts))
             case "user":
                 return ContentBlocks("user", others=encode_items(_user_parts(message, images=self.info.images)))

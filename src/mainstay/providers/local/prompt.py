@@ -16,9 +16,9 @@ import msgspec
 
 from mainstay.core.messages import AnyPart, Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Context, Tool
+from mainstay.core.runtime_notes import format_runtime_note, remove_imitations
 from mainstay.providers.wire.encoding import (
     describe_file,
-    format_runtime_note,
     normalise_arguments,
     repair_text,
 )
@@ -154,6 +154,7 @@ def _example_turns(
 
 def _history_turns(messages: Sequence[Message], text_keyword: str) -> Iterator[ChatTemplateMessage]:
     """Yield the turns of the history. Each call is followed by its result, whatever the order of the messages."""
+    messages = [remove_imitations(message) for message in messages]
     results = {part.call_id: part for message in messages for part in message.parts if isinstance(part, ToolResult)}
     for message in messages:
         match message.role:
@@ -161,7 +162,7 @@ def _history_turns(messages: Sequence[Message], text_keyword: str) -> Iterator[C
                 yield ChatTemplateMessage("user", escape_template_marks("\n".join(_part_texts(message.parts))))
             case "system":
                 yield ChatTemplateMessage(
-                    "user", escape_template_marks(format_runtime_note(message.text)) if message.text else ""
+                    "user", escape_template_marks(format_runtime_note(message)) if message.text else ""
                 )
             case "assistant":
                 yield from _assistant_turns(message, results, text_keyword)

@@ -18,6 +18,7 @@ from mainstay.core.errors import ProviderError
 from mainstay.core.messages import Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, Piece
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.ollama.environment import DEFAULT_WINDOW, apply_configured_window, find_ollama_model
 from mainstay.providers.ollama.manifest import COMPONENT
 from mainstay.providers.ollama.response import OllamaResponseParser
@@ -34,7 +35,6 @@ from mainstay.providers.wire.encoding import (
     encode_items,
     encode_messages,
     encode_system_message,
-    format_runtime_note,
     to_valid_id,
     to_valid_name,
 )
@@ -170,7 +170,7 @@ def _to_wire_messages(message: Message, *, images: bool) -> list[WireObject]:
         case "tool":
             return [_tool_message(part) for part in message.parts if isinstance(part, ToolResult)]
         case "system":
-            return [{"role": "user", "content": format_runtime_note(message.text)}] if message.text else []
+            return [{"role": "user", "content": format_runtime_note(message)}] if message.text else []
         case "user":
             return _user_messages(message, images=images)
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from mainstay.core.messages import AnyPart, Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Context, Options
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.openai.manifest import COMPONENT
 from mainstay.providers.openai.response import ChatCompletionParser
 from mainstay.providers.wire.encoding import (
@@ -23,7 +24,6 @@ from mainstay.providers.wire.encoding import (
     encode_items,
     encode_messages,
     encode_system_message,
-    format_runtime_note,
     hash_id,
     normalise_arguments,
     to_valid_id,
@@ -50,7 +50,9 @@ class OpenAIProvider(HttpProvider):
         is_openai = urlsplit(self._url).hostname == "api.openai.com"
         self._output_limit_field = b'"max_completion_tokens":%d,' if is_openai else b'"max_tokens":%d,'
         self._body_head = b'{"model":%b,"stream":true,"stream_options":{"include_usage":true},' % encode(self.name)
-        self._encoder = ChatMessageEncoder(images=self.info.images, short_ids=self.SHORT_IDS)
+        self._encoder = ChatMessageEncoder(
+            images=self.info.images, short_ids=self.SHORT_IDS, note_role="developer" if is_openai else "user"
+        )
 
     def build_url(self, base_url: str) -> str:
         return base_url.rstrip("/") + "/chat/completions"
@@ -73,12 +75,14 @@ class OpenAIProvider(HttpProvider):
 class ChatMessageEncoder:
     """Encodes messages. Encoders with the same options share a tag, and so the cached encoding of a message."""
 
-    __slots__ = ("_images", "_to_call_id", "encoding_tag")
+    __slots__ = ("_images", "_note_role", "_to_call_id", "encoding_tag")
 
-    def __init__(self, *, images: bool, short_ids: bool) -> None:
+    def __init__(self, *, images: bool, short_ids: bool, note_role: str = "user") -> None:
+        """`note_role` is the role of the runtime's notes: other servers refuse system messages inside the history."""
         self._images = images
+        self._note_role = note_role
         self._to_call_id = hash_id if short_ids else to_valid_id
-        self.encoding_tag = build_encoding_tag("openai", {"images": images, "short": short_ids})
+        self.encoding_tag = build_encoding_tag("openai", {"images": images, "short": short_ids, note_role: True})
 
     def encode(self, message: Message) -> bytes:
         """Return zero or more JSON messages, with a comma before each."""
@@ -88,7 +92,9 @@ class ChatMessageEncoder:
             case "tool":
                 wire_messages = [self._tool_message(part) for part in message.parts if isinstance(part, ToolResult)]
             case "system":
-                wire_messages = [{"role": "user", "content": format_runtime_note(message.text)}] if message.text else []
+                wire_messages = (
+                    [{"role": self._note_role, "content": format_runtime_note(message)}] if message.text else []
+                )
             case "user":
                 wire_messages = self._user_messages(message.parts)
         return encode_items(wire_messages)

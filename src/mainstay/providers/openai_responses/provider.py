@@ -16,6 +16,7 @@ from mainstay.core.errors import RequestRefused
 from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, ToolCall, ToolResult
 from mainstay.core.ports import Context, ModelInfo, Options, Piece, Tool
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext, ProviderSettings
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.openai_responses.manifest import COMPONENT
 from mainstay.providers.openai_responses.response import SIGNATURE_OWNER, OpenAIResponsesParser
 from mainstay.providers.wire import reasoning_signatures
@@ -27,7 +28,6 @@ from mainstay.providers.wire.encoding import (
     encode_image,
     encode_items,
     encode_messages,
-    format_runtime_note,
     normalise_arguments,
     to_valid_id,
     to_valid_name,
@@ -126,7 +126,7 @@ def _to_items(message: Message, info: ModelInfo) -> list[WireObject]:
         case "tool":
             return [_function_output_item(part) for part in message.parts if isinstance(part, ToolResult)]
         case "system":
-            return [{"role": "user", "content": format_runtime_note(message.text)}] if message.text else []
+            return [{"role": "developer", "content": format_runtime_note(message)}] if message.text else []
         case "user":
             return _user_items(message.parts, images=info.images)
 

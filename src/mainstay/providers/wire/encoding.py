@@ -15,6 +15,7 @@ import msgspec
 
 from mainstay.core.messages import Binary, Message
 from mainstay.core.ports import Tool
+from mainstay.core.runtime_notes import remove_imitations
 
 IMAGE_MIMES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 IMAGE_BYTES_MAX = 20 * 1024 * 1024
@@ -129,11 +130,6 @@ def describe_file(part: Binary) -> str:
     return f"[attached file{location}: {part.mime or 'unknown type'}{size}]"
 
 
-def format_runtime_note(text: str) -> str:
-    """Return the text of a system message inside the history, for APIs without a role for it."""
-    return f"[note from the runtime] {text}"
-
-
 # --- requests ------------------------------------------------------------------------------------
 
 
@@ -163,10 +159,11 @@ def build_encoding_tag(api: str, flags: Mapping[str, bool]) -> str:
 
 
 def encode_messages(messages: Sequence[Message], encoding_tag: str, encode_message: Callable[[Message], V]) -> list[V]:
-    """Return each message's encoding: the one cached on it if that has this tag, else a new one, which is cached."""
+    """Return each message's encoding: the one cached on it if that has this tag, else a new one, which is cached. Text
+    that imitates a note of the runtime is changed."""
 
     def encode_and_cache(message: Message) -> V:
-        encoded = encode_message(message)
+        encoded = encode_message(remove_imitations(message))
         message.wire = (encoding_tag, encoded)
         return encoded
 
