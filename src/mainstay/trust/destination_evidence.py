@@ -24,9 +24,8 @@ import msgspec
 
 from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.action_evidence import ActionEvidence
+from mainstay.trust.link_evidence import may_follow_link
 from mainstay.trust.named_destinations import (
-    contains_link,
-    count_links,
     find_addresses,
     is_name_begun,
     is_named_by_user,
@@ -47,7 +46,6 @@ from mainstay.trust.requested_actions import (
     find_tool_action,
     is_reply_requested,
     iterate_requests,
-    lists_rooms,
     names_group,
     refers_to_people,
     refers_to_things,
@@ -61,12 +59,9 @@ from mainstay.trust.user_statements import is_negated, iterate_clauses
 
 _ID_CHARS_MAX = 64
 _TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
-_LINKS_MAX = 20  # of a result in which links may be followed; among more of them a choice would tell something
-_PLAIN_LINK = re.compile(r"[\w:/.~-]{1,120}")
 _PEOPLE = frozenset(
     ("user", "users", "member", "members", "person", "people", "contact", "contacts", "colleague", "employee")
 )
-_ROOMS = split_words("channel room group chat kanal raum gruppe salon canal groupe grupo stanza kanaal")
 _CHOICES = split_words("folder label labels status state category priority list section column mailbox")
 _OWN_FOLDERS = split_words("archive inbox trash spam junk drafts sent starred important archiv papierkorb entwürfe")
 _PLACE_WORDS_MIN = 3
@@ -81,14 +76,6 @@ _TO_ME = re.compile(
     r"|(?:schick|sende?|mail)\w* mir|an mich|mir"
     r"|[àa] moi(?:-même)?|envoie-moi|m['\u2019]envoie|a mí|mándame|envíame|a me|mandami|aan mij|naar mij)\b",
     re.IGNORECASE,
-)
-_LINK_STEMS = frozenset(
-    stem_of(word)
-    for word in split_words(
-        "link url website site web webpage page article blog newsletter form news homepage proof manual"
-        " seite webseite artikel formular verweis lien page formulaire enlace página artículo formulario"
-        " sitio sito pagina modulo"
-    )
 )
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
@@ -139,15 +126,13 @@ class DestinationEvidence:
             or self._is_handle_of_named_person(destination)
             or self._is_own_object(destination)
             or self._is_begun_name(destination)
-            or self._is_named_in_list(destination)
             or self._is_stated_choice(destination)
-            or self._is_part_of_path(destination)
             or self._is_own_folder(destination)
             or self._is_file_by_title(destination)
             or self._is_described_place(destination)
             or self._planned.has_place(destination)
             or self._planned.has_record(destination)
-            or (follows_links and (self._is_public_link(destination) or self._is_link_in_request(destination)))
+            or (follows_links and may_follow_link(destination, self._seen, self._texts))
             or self._is_own_address(destination)
             or self._is_address_in_named_source(destination)
             or self._could_read_already(destination)
@@ -424,20 +409,6 @@ class DestinationEvidence:
         known = {text for result in self._seen.results for text in iterate_names(result)}
         return destination in known and sum(is_name_begun(name, self._texts) for name in known) == 1
 
-    def _is_named_in_list(self, destination: str) -> bool:
-        """Return True for the one room of a list whose name contains a word of the user beside the word for a room:
-        `tell Brightwater in the shared channel`, and there is one channel ext-brightwater."""
-        if find_tool_action(self._call.tool.name) in STRICT_ACTIONS or "@" in destination or "://" in destination:
-            return False
-        said = {word for text in self._texts for word in words_of(text)}
-        if said.isdisjoint(_ROOMS):
-            return False
-        known = {
-            name for result in self._seen.results if lists_rooms(_tool_name(result)) for name in iterate_names(result)
-        }
-        named = {name for name in known if not self._user_words.isdisjoint(words_of(name)) and len(words_of(name)) <= 3}
-        return named == {destination}
-
     def _is_stated_choice(self, destination: str) -> bool:
         """Return True for a folder, label or state that is a word of the request, of a thing that must be named, too:
         `archive the newsletter`."""
@@ -452,13 +423,6 @@ class DestinationEvidence:
             and not is_negated_word(word, self._texts)
             for word in words
         )
-
-    def _is_part_of_path(self, destination: str) -> bool:
-        """Return True if the destinations together are a path that the user wrote: repository and file."""
-        arguments = self._call.arguments_by_name
-        values = [arguments[name] for name in self._parameters if isinstance(arguments.get(name), str)]
-        joined = "/".join(str(value) for value in values)
-        return len(values) > 1 and destination in values and is_named_by_user(joined, self._texts)
 
     def _is_own_folder(self, destination: str) -> bool:
         """Return True for a folder that every mailbox has, if the user wrote it."""
@@ -498,7 +462,7 @@ class DestinationEvidence:
         chosen = [place for place, score in scores.items() if score == best]
         return best >= _PLACE_WORDS_MIN and chosen == [destination]
 
-    # --- readers and links -------------------------------------------------------------------------
+    # --- readers -------------------------------------------------------------------------
 
     def _could_read_already(self, destination: str) -> bool:
         sets = self._seen.reader_sets
@@ -507,32 +471,6 @@ class DestinationEvidence:
             return False
         actions = dict.fromkeys(("send", find_tool_action(self._call.tool.name)))
         return is_reply_requested(frozenset(words_of(destination)), self._texts, tuple(actions))
-
-    def _is_public_link(self, destination: str) -> bool:
-        """Return True for a link in public content, while nothing private was read: later, whether a link is followed
-        could tell something private."""
-        return not self._seen.reader_sets and any(
-            contains_link(destination, result.content) for result in self._seen.public_results
-        )
-
-    def _is_link_in_request(self, destination: str) -> bool:
-        """Return True for the link in a short text of a record that the request is about: `the article that Bob
-        posted`. It stands there letter by letter, among few others and without a query, so that following it tells next
-        to nothing."""
-        if not _PLAIN_LINK.fullmatch(destination):
-            return False
-        said = {stem_of(word) for text in self._texts for word in words_of(text) if can_name(word)}
-        asks_for_pages = not said.isdisjoint(_LINK_STEMS)
-        topic = said - _LINK_STEMS
-        for record, result in self._records:
-            if not any(contains_link(destination, text) for text in record.texts):
-                continue
-            if count_links(result.content) > _LINKS_MAX:
-                return False
-            shared = topic & {stem_of(word) for text in record.texts for word in words_of(text)}
-            if len(shared) >= (1 if asks_for_pages else 2):
-                return True
-        return False
 
     # --- addresses ---------------------------------------------------------------------------------
 

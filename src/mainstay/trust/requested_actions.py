@@ -131,7 +131,6 @@ _DICTATED = re.compile(
 _ENCLITIC = r"(?:sel[oa]s?|mel[oa]s?|l[oaei]s?|me|nos|gli|ne)?"  # `apúntalo`, `mandami`
 _ABOUT = r"^\W*[^\W\d_]+ (?:wegen|about|regarding|re|zu) [^:.!?\n]{1,40}: "  # `Fiona about the boiler: Friday is fine`
 _NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niets)\b", re.IGNORECASE)
-_ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
 _LISTING_VERBS = split_words("list search find query browse")
 _ANSWERS = split_words("respond reply answer accept rsvp decline to")
 _NOUNS_OR_VERBS = split_words(
@@ -238,10 +237,6 @@ def find_tool_action(tool_name: str) -> str:
 def lists_things(tool_name: str) -> bool:
     """Return True for a tool that is named for a search or a list: its rows are things, not the content of one."""
     return not _LISTING_VERBS.isdisjoint(split_tool_name(tool_name))
-
-
-def lists_rooms(tool_name: str) -> bool:
-    return lists_things(tool_name) and not _ROOM_NOUNS.isdisjoint(split_tool_name(tool_name))
 
 
 def _family_of(word: str) -> str:
