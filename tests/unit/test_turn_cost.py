@@ -32,13 +32,13 @@ from mainstay.testing import Call, ScriptedProvider
 # bytes: written to files, by SQLite in whole pages; record_bytes: of the journal's records, encoded
 MEASURED = """
 turn         calls  iterations  tasks  hops  appends  records  commits  fsyncs   bytes  record_bytes
-answer         328           6      1     4        2        4        2       2   16480           380
-pure_tool      495           9      1     6        2        6        2       2   16480           739
-unsafe_tool    535          11      1     8        3        7        3       3   24720           802
-http           432           -      3     -        -        -        -       -       -             -
+answer         330           6      1     4        2        4        2       2   16480           380
+pure_tool      518           9      1     6        2        6        2       2   16480           739
+unsafe_tool    559          11      1     8        3        7        3       3   24720           802
+http           452           -      3     -        -        -        -       -       -             -
 """
 # A limit is the measured count and this margin; the other counts have none.
-MARGINS = {"calls": 0.05, "bytes": 0.05, "record_bytes": 0.05}  # shares
+MARGINS = {"calls": 0.03, "bytes": 0.05, "record_bytes": 0.05}  # shares
 ITERATIONS_MARGIN = 1
 
 TURNS = 6  # measured; the smallest of each count is taken: in some turns SQLite splits a page
