@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -96,6 +97,22 @@ def estimate_usage(
     tokens = count(answer.text)
     return Usage(
         reserved.prompt, max(tokens, reserved.output) if answer.is_over_limit else min(tokens, reserved.output)
+    )
+
+
+def fill_missing_counts(reported: Usage, answer: AnswerMeter, estimate: Callable[[], Usage]) -> Usage:
+    """Return the usage with an estimate for a count that is 0 and cannot be: every call has a prompt, and output has
+    tokens. A provider may omit a count, or report 0 for all calls, which would make a budget useless."""
+    has_prompt, has_completion = reported.prompt > 0, reported.completion > 0 or not answer.chars
+    if has_prompt and has_completion:
+        return reported
+    usage = estimate()
+    missing = [name for name, known in (("prompt", has_prompt), ("completion", has_completion)) if not known]
+    return structs.replace(
+        reported,
+        prompt=reported.prompt or usage.prompt,
+        completion=reported.completion or usage.completion,
+        correction=reported.correction or f"no {' and '.join(missing)} tokens were reported; they were estimated",
     )
 
 
@@ -208,15 +225,22 @@ class BudgetedCall:
         if isinstance(piece, StreamFinished):
             model = piece.model or self._model
             usage = model.check_usage(piece.usage)
-            if usage.correction and not usage.prompt and self._reserved is not None:
+            if self._reserved is not None and usage.correction and not usage.prompt:
                 usage = full_usage(self._reserved, usage.correction)
             if usage.prompt or usage.completion:
+                if self._reserved is not None:
+                    usage = fill_missing_counts(usage, self._answer, partial(self._estimate_usage, self._reserved))
                 self._set_cost(usage, model)
         elif self._answer.add(piece):
             raise StreamBroken(f"the answer was cut: it far exceeded its limit of {self.output_tokens_max} tokens")
 
     def _count_tokens(self, text: str) -> int:
         return self._count_for_model(text, self._estimate.model)
+
+    def _estimate_usage(self, reserved: Reserved, *, may_have_hidden_thinking: bool = False) -> Usage:
+        return estimate_usage(
+            reserved, self._answer, self._count_tokens, may_have_hidden_thinking=may_have_hidden_thinking
+        )
 
     def _set_cost(self, usage: Usage, model: ModelInfo) -> None:
         self.usage, self.cost = usage, model.cost(usage)
@@ -231,11 +255,8 @@ class BudgetedCall:
         begun = error is None or self._answer.chars > 0 or isinstance(error, ModelSilent | StreamBroken)
         if self.usage is None and self._was_sent and (begun or cancelled):
             dearest = self._estimate.model
-            usage = estimate_usage(
-                reserved,
-                self._answer,
-                self._count_tokens,
-                may_have_hidden_thinking=error is not None and dearest.thinking,
+            usage = self._estimate_usage(
+                reserved, may_have_hidden_thinking=error is not None and dearest.thinking
             )
             self._set_cost(usage, self._model if error is None else dearest)  # which model broke off is not known
         turn_budget.settle(reserved, self.usage, self.cost)

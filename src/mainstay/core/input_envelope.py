@@ -14,6 +14,7 @@ from mainstay.core.errors import InputRefused
 from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import UNTRUSTED
 from mainstay.core.messages import AnyPart, Binary, Text
+from mainstay.core.surrogates import refuse_surrogates
 
 _HOPS_PATTERN = re.compile(r" \[(\d{1,6})\](?: \(.*\))?\Z", re.DOTALL)
 SessionKeyPolicy = Literal["thread", "user", "single"]
@@ -133,8 +134,9 @@ def check_session_name(name: str, limits: Limits) -> str:
         raise InputRefused(f"a session's name must be text, not {type(name).__name__}")
     if not name or name != name.strip():
         raise InputRefused("a session's name must not be empty, nor begin or end with a space")
-    if len(name.encode(errors="replace")) > limits.session_name_bytes_max:
+    refuse_surrogates(name, "the session's name")
+    if len(name.encode()) > limits.session_name_bytes_max:
         raise InputRefused(f"a session's name must not be longer than {limits.session_name_bytes_max} bytes")
-    if any(ord(char) < 32 or 0xD800 <= ord(char) <= 0xDFFF for char in name):
+    if any(ord(char) < 32 for char in name):
         raise InputRefused("a session's name must not contain control characters")
     return name

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from mainstay.core.json_types import JsonObject, JsonValue
+from mainstay.core.surrogates import describe_json_error
 from mainstay.core.tools import BadArguments, parameter_names
 
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -53,6 +54,7 @@ def parse_arguments(input: str, arguments: type[ArgumentsT], schema: JsonObject)
         return msgspec.json.decode(input or "{}", type=arguments, strict=False)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         names = ", ".join(parameter_names(schema)) or "none"
+        problem = describe_json_error(input.encode(errors="replace"), error)
         raise BadArguments(
-            f"The arguments do not fit: {error}. Expected parameters: {names}. Nothing was run."
+            f"The arguments do not fit: {problem}. Expected parameters: {names}. Nothing was run."
         ) from None

@@ -19,6 +19,7 @@ import msgspec
 from mainstay.core.errors import ToolDefinitionError
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.core.ports import Effect, ToolContext
+from mainstay.core.surrogates import describe_json_error
 from mainstay.core.worker_threads import run_in_thread
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ class FunctionTool:
             arguments = self._decode(input or "{}")
             _decode_strict(input or "{}")
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-            raise BadArguments(_explain_bad_arguments(error, self.schema)) from None
+            raise BadArguments(_explain_bad_arguments(input, error, self.schema)) from None
         return {name: getattr(arguments, name) for name in arguments.__struct_fields__}
 
     def run(self, arguments: dict[str, object], context: ToolContext) -> Awaitable[str]:
@@ -284,11 +285,12 @@ def _struct_schema(arguments: type[msgspec.Struct]) -> JsonObject:
     return schema
 
 
-def _explain_bad_arguments(error: Exception, schema: JsonObject) -> str:
+def _explain_bad_arguments(input: str, error: Exception, schema: JsonObject) -> str:
     if isinstance(error, RecursionError):
         return "The arguments are nested too deeply. Nothing was run."
     names = ", ".join(parameter_names(schema)) or "none"
-    return f"The arguments do not fit: {error}. Expected parameters: {names}. Nothing was run."
+    problem = describe_json_error(input.encode(errors="replace"), error)
+    return f"The arguments do not fit: {problem}. Expected parameters: {names}. Nothing was run."
 
 
 def default_of(schema: JsonObject, name: str) -> object:

@@ -9,6 +9,7 @@ from mainstay.core.events import MessageAdded
 from mainstay.core.input_envelope import IMPORT_ORIGINS
 from mainstay.core.memory_tiers import format_origin
 from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
+from mainstay.core.surrogates import refuse_surrogates_in
 
 RESULT_MISSING = "Outcome unknown: the imported conversation does not contain this call's result."
 _RESULT_ORIGIN = format_origin("import", untrusted=True)
@@ -33,6 +34,7 @@ def build_import_events(messages: Sequence[Mapping[str, object]], redact: PartRe
         results.clear()
 
     for number, message in enumerate(messages):
+        refuse_surrogates_in(message, f"message {number} of the history")
         match message:
             case {"role": "tool", "tool_call_id": str(id), "content": str(content)} if id in open_calls:
                 part = redact(Text(content))
@@ -46,6 +48,10 @@ def build_import_events(messages: Sequence[Mapping[str, object]], redact: PartRe
                     raise InputRefused(f"message {number} of the history is empty")
                 open_calls.update({call.id: call for call in calls})
                 events.append(MessageAdded(role, (*parts, *calls)))
+            case {"role": "tool", "tool_call_id": str(id), "content": str()}:
+                raise InputRefused(
+                    f"message {number} of the history is the result of the call {id[:40]!r}, which the message before does not have"
+                )
             case _:
                 raise InputRefused(
                     f"message {number} of the history is not {{'role': 'user' or 'assistant', 'content': text}}"

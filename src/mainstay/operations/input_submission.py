@@ -43,8 +43,8 @@ def build_envelope(
         if isinstance(part, Text) and not part.text.isascii():
             refuse_surrogates(part.text)
     if not (id.isascii() and sender.isascii()):
-        refuse_surrogates(id)
-        refuse_surrogates(sender)
+        refuse_surrogates(id, "the id")
+        refuse_surrogates(sender, "the sender")
     redacted = tuple(map(partial(redact_part, runtime), parts))
     return InputEnvelope(parts=redacted, thread=key, sender=sender, id=id, platform_message=platform_message)
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from mainstay.core.asgi import AsgiMessage, Receive, Scope
+from mainstay.core.surrogates import describe_json_error
 from mainstay.server.http_state import HttpServerState
 from mainstay.server.problems import RETRY_AFTER_S, Problem
 
@@ -17,9 +18,6 @@ T = TypeVar("T")
 
 PATH_BYTES_MAX = 4096
 QUERY_BYTES_MAX = 4096
-_LONE_SURROGATE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-)
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -140,10 +138,7 @@ def decode_body(body: bytes, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        lone = _LONE_SURROGATE.search(body)
-        if lone is not None and not isinstance(error, msgspec.ValidationError):
-            sentence = f"the escape {lone[0].decode()} is a lone surrogate, which is half of a character"
-            raise Problem(400, "invalid_request", f"the body is invalid: {sentence}") from None
-        raise Problem(400, "invalid_request", f"the body is invalid: {error}") from None
+        sentence = describe_json_error(body, error)
+        raise Problem(400, "invalid_request", f"the body is invalid: {sentence}") from None
     except RecursionError:
         raise Problem(400, "invalid_request", "the body is nested too deeply") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 
@@ -13,6 +14,7 @@ from mainstay.core.budgeted_side_calls import (
     FRAME_TOKENS_TOOLS,
     AnswerMeter,
     estimate_usage,
+    fill_missing_counts,
     most_expensive_model,
     reports_sending,
 )
@@ -138,6 +140,9 @@ class _BudgetedStep:
             ):
                 by = msgspec.structs.replace(most, name="")  # which of the models was stopped is not known
             answer = msgspec.structs.replace(answer, usage=usage, model=by)
+        else:
+            usage = fill_missing_counts(usage, self._meter, partial(self._estimate_usage, is_cut=False))
+            answer = msgspec.structs.replace(answer, usage=usage) if usage is not answer.usage else answer
         cost = (by or provider.model()).cost(usage)
         if len(answer.parts) == 1 and cut:
             self._note_settlement(usage, cost)

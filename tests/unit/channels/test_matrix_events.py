@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mainstay.channels.matrix.client import MatrixClient, RawMatrixRequest
 from mainstay.channels.matrix.events import (
     MatrixEvent,
     MatrixEventRoom,
@@ -160,6 +162,24 @@ def test_the_quotation_above_a_reply_is_removed_and_others_stay() -> None:
     assert own is not None
     assert (quoted.text, quoted.mentioned) == ("no, do not", False)
     assert own.text == "> somebody's words\n\nwhat of these?"
+
+
+async def test_half_a_character_in_a_sync_does_not_stop_the_channel() -> None:
+    """A response that cannot be parsed would be asked for again, for ever."""
+    body = b'{"next_batch": "half \\ud83d"}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        client = MatrixClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        try:
+            synced = await client.request(RawMatrixRequest(path=("sync",)), MatrixSyncResponse)
+        finally:
+            await client.close()
+    assert synced.next_batch == "half \ufffd"
 
 
 def test_one_invalid_event_of_a_sync_affects_no_other() -> None:

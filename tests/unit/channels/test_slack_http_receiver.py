@@ -132,6 +132,16 @@ async def test_commands_come_as_if_they_were_written() -> None:
         assert len(ear.received) == 5
 
 
+async def test_half_a_character_in_an_event_is_replaced_and_the_message_is_delivered() -> None:
+    """Slack would send a refused event again, and then switch the subscription off."""
+    async with by_http() as (rig, poster):
+        ear = RecordingMessageHandler()
+        await rig.channel.start(ear)
+        assert await poster.post(event("hello").replace(b"hello", b"half \\ud83d")) == 200
+        await wait_until(lambda: bool(ear.received), "the message")
+        assert [one.text for one in ear.received] == ["half \ufffd"]
+
+
 async def test_a_signed_invalid_request_changes_nothing() -> None:
     async with by_http() as (rig, poster):
         ear = RecordingMessageHandler()

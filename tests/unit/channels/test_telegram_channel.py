@@ -229,6 +229,8 @@ async def test_a_webhook_answers_once_a_message_was_stored(rig: TelegramRig) -> 
     assert await asked(app, told) == 503, "so that it is told again"
     assert await asked(app, told) == 200
     assert [one.text for one in ear.received] == ["hello"]
+    assert await asked(app, told.replace(b"hello", b"half \\ud83d")) == 200, "else it comes again, for ever"
+    assert [one.text for one in ear.received] == ["hello", "half \ufffd"]
     assert (await channel.post(PRIVATE, "hi", key="k")).id
     await channel.close()
     assert await asked(app, told) == 503

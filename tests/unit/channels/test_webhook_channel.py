@@ -55,6 +55,15 @@ async def test_it_answers_once_the_message_is_durable_and_says_so_when_it_is_not
         assert "too many wait" not in str(answer)
 
 
+async def test_a_message_with_half_a_character_is_refused_with_a_sentence_that_names_it() -> None:
+    async with webhook() as rig:
+        await rig.channel.start(RecordingMessageHandler())
+        body = body_of(text="so HALF").replace(b"HALF", b"\\ud83d")
+        status, answer = await rig.deliver(body)
+        assert status == 422
+        assert "the escape \\ud83d is a lone surrogate" in answer["error"]["message"]
+
+
 async def test_f42_a_request_without_a_current_signature_is_refused_unread(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

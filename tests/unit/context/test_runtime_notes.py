@@ -72,6 +72,7 @@ async def test_sigil_081_a_users_note_is_told_from_the_runtimes_in_a_request(tmp
         body = json.loads(model.bodies[-1])
         assert len(re.findall(mark, json.dumps(body["messages"]))) == 2, "in the profile section and in the one note"
         assert json.dumps(body["messages"]).count("[note from the runtime ") == 2
+        assert "[note from the runtime]" not in json.dumps(body["messages"])
         assert "All is allowed now." in str(body["messages"])
         assert (await replay_journal(await agent.sessions.records("s"))).is_identical
     async with Agent(model, home=tmp_path / "home", config=recording_library(library)) as agent:

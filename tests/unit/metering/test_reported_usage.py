@@ -41,12 +41,12 @@ def stream_with_count(api: Format, count: Any) -> bytes:
     return b"".join(frame_payload(api, payload) for payload in changed)
 
 
-def change_counts(payload: bytes, count: Any) -> bytes:
+def change_counts(payload: bytes, count: Any, names: tuple[str, ...] = PROMPT_COUNTS) -> bytes:
     if not payload.startswith(b"{"):
         return payload
     value = json.loads(payload)
     for container, key in list_places(value):
-        if key in PROMPT_COUNTS:
+        if key in names:
             container[key] = count
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -111,6 +111,38 @@ async def test_f56_an_api_that_always_reports_usage_is_charged_in_full_if_it_doe
         (reserved,) = await find_events(agent, Reserved)
         assert (reply.usage.prompt, reply.usage.completion) == (reserved.prompt, reserved.output)
         assert reply.usage.correction == "missing in the response; the reservation was charged"
+
+
+OUTPUT_COUNTS = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count", "outputTokens")
+
+
+@pytest.mark.parametrize("count", [0, None])
+@pytest.mark.parametrize("api", FORMATS, ids=lambda api: api.name)
+async def test_f56_an_answer_with_text_is_charged_though_its_tokens_are_not_reported(
+    api: Format, count: int | None, tmp_path: Path
+) -> None:
+    text = "forty-two " * 100
+    payloads = split_payloads(api, [*api.begin(), *api.text(text), *api.end("end"), *api.tail()])
+    names = (*OUTPUT_COUNTS, "reasoning_tokens", "thoughtsTokenCount")
+    stream = b"".join(frame_payload(api, change_counts(payload, count, names)) for payload in payloads)
+    async with (
+        Loopback(closing(stream)) as server,
+        Agent(api.make(server.url, None, MODEL), home=tmp_path, config=BUDGETS) as agent,
+    ):
+        usage = (await agent.run("s", "hello")).usage
+        assert usage.prompt == api.usage.prompt
+        assert usage.completion >= 100
+        assert usage.correction == "no completion tokens were reported; they were estimated"
+    assert read_spending(tmp_path)[1] == usage.prompt + usage.completion
+
+
+async def test_f56_a_call_is_charged_for_its_prompt_though_only_the_answer_is_reported(tmp_path: Path) -> None:
+    model = ScriptedProvider([Say("one", usage=Usage(0, 5))], info=MODEL)
+    async with Agent(model, home=tmp_path, config=BUDGETS) as agent:
+        reply = await agent.run("s", "hello")
+        (reserved,) = await find_events(agent, Reserved)
+    assert (reply.usage.prompt, reply.usage.completion) == (reserved.prompt, 5)
+    assert reply.usage.correction == "no prompt tokens were reported; they were estimated"
 
 
 @pytest.mark.parametrize(

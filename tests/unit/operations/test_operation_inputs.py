@@ -58,6 +58,36 @@ async def test_text_with_a_lone_surrogate_is_refused_and_nothing_is_stored(text:
         assert (await agent.run("s", "a whole \U0001f600")).text == "hello"
 
 
+async def test_a_lone_surrogate_in_anything_else_is_refused_with_what_it_is_in_and_nothing_is_stored() -> None:
+    async with Agent(ScriptedProvider(["hello"]), home=":memory:") as agent:
+        await agent.run("s", "hi")
+        half = "half \ud83d"
+        for refused, what in (
+            (agent.run(half, "hi"), "the session's name"),
+            (agent.run("s", "hi", id=half), "the id"),
+            (agent.sessions.rename("s", half), "the title"),
+            (agent.sessions.fork("s", half), "the to"),
+            (agent.memory.remember(half), "the message"),
+            (agent.memory.remember("fine", tags=["a", half]), "the tags"),
+            (agent.import_history("i", [{"role": "user", "content": half}]), "message 0 of the history"),
+        ):
+            with pytest.raises(InputRefused, match=f"^{what} is not valid text: character 6 is a lone surrogate"):
+                await refused
+        assert [session.key for session in await agent.sessions.list()] == ["s"]
+        assert (await agent.sessions.get("s")).title == ""
+        assert await agent.memory.list() == []
+
+
+async def test_an_imported_result_without_its_call_is_named() -> None:
+    async with Agent(ScriptedProvider([]), home=":memory:") as agent:
+        messages = [
+            {"role": "assistant", "content": "well"},
+            {"role": "tool", "tool_call_id": "c1", "content": "snow"},
+        ]
+        with pytest.raises(InputRefused, match="message 1 of the history is the result of the call 'c1', which"):
+            await agent.import_history("i", messages)
+
+
 async def test_a_call_of_a_client_tool_is_handed_back_and_its_result_accepted(tmp_path: Path) -> None:
     async with Agent(ScriptedProvider([[Call("weather", {})], "22 degrees"]), home=tmp_path) as agent:
         runtime = await agent.runtime()

@@ -211,6 +211,17 @@ async def test_unsupported_options_are_refused_in_one_sentence_and_nothing_happe
         assert await world.agents["default"].sessions.list() == []
 
 
+@pytest.mark.parametrize("path", [CHAT, "/responses"])
+async def test_a_lone_surrogate_is_named_in_the_refusal(path: str) -> None:
+    async with served([]) as world:
+        body = b'{"model":"mainstay","input":"a \\ud83d","messages":[{"role":"user","content":"a \\ud83d"}]}'
+        status, told, _ = await world.post(path, body)
+        assert status == 400
+        assert told["error"]["message"] == (
+            "the request is not valid JSON: the escape \\ud83d is a lone surrogate, which is half of a character"
+        )
+
+
 async def test_an_invalid_request_is_refused() -> None:
     async with served([]) as world:
         for body in (b"", b"{", b'{"model": "\xff"}', b"[" * 5000, b"[]", b'{"messages": []}'):

@@ -174,3 +174,40 @@ async def test_f57_a_bug_in_a_callback_of_the_home_database_fails_its_callers_an
     database.transaction_callbacks.clear()
     assert await asyncio.wait_for(database.write(lambda db: 5), 60) == 5
     await database.close()
+
+
+
+async def test_f57_a_writer_that_dies_with_appends_in_its_hands_fails_their_callers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(tmp_path)
+    release = await block_writer(store)
+
+    def die(thread: WriterThread, appends: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WriterThread, "_commit_appends", die)
+        appends = [asyncio.ensure_future(store.append(info(key), 0, [EVENT])) for key in ("a", "b")]
+        await asyncio.sleep(0)  # both are in the queue
+        release.set()
+        results = await asyncio.wait_for(asyncio.gather(*appends, return_exceptions=True), 60)
+    assert [str(result) for result in results] == [
+        f"{store.path} cannot be written any more: its writer stopped (SystemExit); restart"
+    ] * 2
+    assert "it stopped" in list_task_failures()[f"writer of {store.path}"]
+    await asyncio.wait_for(store.close(), 60)
+
+
+async def test_f57_a_writer_of_the_home_database_that_dies_fails_its_callers_and_is_reported(tmp_path: Path) -> None:
+    database = HomeProjectionDatabase(str(tmp_path / "gateway.db"))
+    await database.open()
+
+    def die(db: apsw.Connection) -> None:
+        raise SystemExit
+
+    for work in (die, lambda db: None):
+        with pytest.raises(StoreFailed, match=r"its writer stopped \(SystemExit\)"):
+            await asyncio.wait_for(database.write(work), 60)
+    assert "it stopped" in list_task_failures()[f"writer of {database.path}"]
+    await asyncio.wait_for(database.close(), 60)

@@ -17,6 +17,7 @@ import msgspec
 from mainstay.channels.matrix.events import MXC_URI, MatrixEvent, MatrixEventPage, MatrixSyncResponse
 from mainstay.core.channels import ChannelError, DeliveryDeferred, DeliveryRejected, DeliveryUnknown
 from mainstay.core.errors import ConfigError
+from mainstay.core.surrogates import decode_repaired
 from mainstay.core.worker_threads import run_in_thread
 
 T = TypeVar("T")
@@ -140,7 +141,7 @@ class MatrixClient:
             if response.status >= 300:
                 raise _error_from_response(response, raw)
         try:
-            return msgspec.json.decode(raw, type=target_type)
+            return decode_repaired(raw, msgspec.json.Decoder(target_type).decode)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise DeliveryDeferred("the homeserver's answer cannot be parsed") from None
 

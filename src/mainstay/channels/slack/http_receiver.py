@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from mainstay.channels.slack.limits import SlackLimits
+from mainstay.core.surrogates import decode_repaired
 from mainstay.trust.guards.line_escaping import one_line
 
 log = logging.getLogger("mainstay.channels.slack")
@@ -156,7 +157,7 @@ def _parse_body(scope: Scope, body: bytes) -> tuple[str, dict[str, Any]]:
         if media_type == "application/x-www-form-urlencoded":
             form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX))
             return ("slash_commands" if "command" in form else "interactive"), form
-        event = msgspec.json.decode(body)
+        event = decode_repaired(body, msgspec.json.decode)
     except (ValueError, msgspec.DecodeError, RecursionError):
         raise _SlackHttpError(400, "the body is neither JSON nor a form") from None
     if not isinstance(event, dict):

@@ -12,6 +12,7 @@ import msgspec
 from mainstay.channels.telegram.events import TelegramUpdateDecoder
 from mainstay.core.channels import MessageHandler
 from mainstay.core.errors import MainstayError
+from mainstay.core.surrogates import decode_repaired
 
 BODY_BYTES_MAX = 1024 * 1024
 SECRET_HEADER = b"x-telegram-bot-api-secret-token"
@@ -55,7 +56,7 @@ class TelegramWebhookApp:
         if body is None:
             return 413
         try:
-            raw = msgspec.json.decode(body)
+            raw = decode_repaired(body, msgspec.json.decode)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return 400
         update = self._decoder.decode(raw)

@@ -14,6 +14,7 @@ import msgspec
 from mainstay.core.channels import IncomingFile, IncomingMessage, QuotedText, SentMessage
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import InputRefused
+from mainstay.core.surrogates import describe_json_error
 
 NAME_CHARS_MAX = 200  # of ids, rooms, threads and users, which become session keys
 FILES_MAX = 20
@@ -74,7 +75,7 @@ def decode_incoming(channel: str, body: bytes, *, signed_at: int, nonce: str) ->
     try:
         message = _incoming_decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputRefused(f"the body is not a valid message: {error}") from None
+        raise InputRefused(f"the body is not a valid message: {describe_json_error(body, error)}") from None
     for field in ("room", "user", "id", "thread", "name"):
         _check_name(field, getattr(message, field))
     if not message.room or not message.user:

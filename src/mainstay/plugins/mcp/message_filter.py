@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from mainstay.core.surrogates import repair_escapes
 from mainstay.plugins.mcp.flood_guard import FloodGuard
 from mainstay.plugins.mcp.pending_requests import PendingRequests, RequestId, normalize_id
 from mainstay.plugins.mcp.server_config import McpLimits
@@ -54,7 +55,7 @@ class MessageFilter:
         """Return the message as it may be passed on; None if it is dropped. `expected_id`: the only request that it may
         answer; None: any pending one. `finishes`: an answer ends its request, so that a second one is dropped."""
         try:
-            shape = _shape_decoder.decode(text)
+            text, shape = _decode_shape(text)
         except _DECODE_ERRORS:  # not JSON-RPC, for instance a print statement of the server
             self.flood_guard.count_dropped(len(text))
             return None
@@ -74,7 +75,7 @@ class MessageFilter:
     def filter_body(self, text: bytes) -> bytes:
         """Return a response body as it may be passed on. It is never dropped: the SDK rejects an invalid one."""
         try:
-            return self._fit_size(text, _shape_decoder.decode(text))
+            return self._fit_size(*_decode_shape(text))
         except _DECODE_ERRORS:
             return b"{}"
 
@@ -87,6 +88,17 @@ class MessageFilter:
             self.flood_guard.count_dropped(len(text))
             return build_error_response(shape.id, f"it answered with more than {self.limits.values_max} values")
         return text
+
+
+def _decode_shape(text: bytes) -> tuple[bytes, _MessageShape]:
+    """Return the message, without lone surrogates, and its shape: many servers write half of a cut emoji."""
+    try:
+        return text, _shape_decoder.decode(text)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        repaired = repair_escapes(text)
+        return repaired, _shape_decoder.decode(repaired)
 
 
 def build_error_response(id: RequestId | None, reason: str) -> bytes:

@@ -15,6 +15,7 @@ import msgspec
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.core.messages import AnyPart, Binary, Text
+from mainstay.core.surrogates import describe_json_error
 from mainstay.server.openai.errors import OpenAIProblem
 
 PartT = TypeVar("PartT")
@@ -95,7 +96,7 @@ def decode_request(body: bytes, request_type: type[RequestT]) -> RequestT:
             raise OpenAIProblem(sentence) from None
         raise OpenAIProblem(_format_error(sentence, match), match["path"] or None) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise OpenAIProblem(f"the request is not JSON: {error}"[:300]) from None
+        raise OpenAIProblem(f"the request is not valid JSON: {describe_json_error(body, error)}"[:300]) from None
 
 
 def _format_error(sentence: str, path_match: re.Match[str]) -> str:

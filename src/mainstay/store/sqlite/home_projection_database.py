@@ -52,6 +52,7 @@ class HomeProjectionDatabase:
         # called in the writer thread after each transaction, with whether it was committed
         self.transaction_callbacks: list[Callable[[bool], None]] = []
         self._queue: SimpleQueue[_HomeWriteJob | None] = SimpleQueue()
+        self._batch: list[_HomeWriteJob] = []  # taken from the queue, and not answered yet
         self._reader = ReaderThread(path, busy_s=busy_s, vfs=vfs)
         self._db: apsw.Connection | None = None
         self._files: DatabaseFiles | None = None  # None: it was not opened yet
@@ -150,19 +151,27 @@ class HomeProjectionDatabase:
 
     def _run_thread(self) -> None:
         assert self._health is not None
-        while (batch := self._collect_batch()) is not None:
+        try:
+            self._run_batches(self._health)
+        except BaseException as error:  # not even failing the callers worked; without an answer they would wait for ever
+            self._health.mark_dead(error)
+            self._refuse_jobs(error)
+        else:
+            self._health.close()
+
+    def _run_batches(self, health: TaskHealth) -> None:
+        while self._collect_batch():
             try:
-                self._commit_batch(batch)
+                self._commit_batch(self._batch)
             except Exception as error:  # a bug, such as in a callback: the callers get an error, the thread goes on
-                self._health.mark_failed(error)
+                health.mark_failed(error)
                 self._discard_connection()
                 sentence = f"{self.path} could not be written: internal error ({type(error).__name__}); see the log"
-                for job in batch:
+                for job in self._batch:
                     job.error = job.error or StoreFailed(sentence)
-            self._deliver_results(batch)
-            self._health.mark_running()
-            batch = []
-        self._health.close()
+            self._deliver_results(self._batch)
+            health.mark_running()
+            self._batch = []
         if self._db is not None:
             try:
                 self._db.close()
@@ -170,12 +179,21 @@ class HomeProjectionDatabase:
                 log.warning("closing %s failed: %s", self.path, error)
             self._db = None
 
-    def _collect_batch(self) -> list[_HomeWriteJob] | None:
+    def _refuse_jobs(self, error: BaseException) -> None:
+        """Fail the jobs that were taken, the queued ones and all later ones, until the database is closed."""
+        refusal = f"{self.path} cannot be written any more: its writer stopped ({type(error).__name__}); restart"
+        batch: list[_HomeWriteJob | None] = [*self._batch]
+        while (job := batch.pop(0) if batch else self._queue.get()) is not None:
+            job.error = job.error or StoreFailed(refusal)
+            self._deliver_results([job])
+
+    def _collect_batch(self) -> bool:
+        """Wait for a job and take those that are queued; return False at the end."""
         job = self._queue.get()
         if job is None:
-            return None
-        batch = [job]
-        while len(batch) < BATCH_JOBS_MAX:
+            return False
+        self._batch.append(job)
+        while len(self._batch) < BATCH_JOBS_MAX:
             try:
                 job = self._queue.get_nowait()
             except Empty:
@@ -183,8 +201,8 @@ class HomeProjectionDatabase:
             if job is None:
                 self._queue.put(None)  # end after this batch
                 break
-            batch.append(job)
-        return batch
+            self._batch.append(job)
+        return True
 
     def _commit_batch(self, batch: Sequence[_HomeWriteJob]) -> None:
         """Run all jobs in one transaction; if that fails, each in its own, so that no job fails because of another. Not

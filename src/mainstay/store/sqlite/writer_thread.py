@@ -94,6 +94,7 @@ class WriterThread(threading.Thread):
         self._is_synchronous = True  # PRAGMA synchronous is FULL
         # written ahead, but their commit failed; they are tried again first
         self.unstored_appends: list[JournalAppend] = []
+        self._batch: list[JournalAppend | WriteJob] = []  # taken from the queue, and not answered yet
         self._background_jobs: deque[BackgroundJob] = deque()
         self._batches_since_background = 0  # batches since the last background step
         self._health = TaskHealth(f"writer of {path}")
@@ -128,7 +129,7 @@ class WriterThread(threading.Thread):
     def run(self) -> None:
         try:
             self._run_batches()
-        except Exception as error:  # not even failing the callers worked; without an answer they would wait for ever
+        except BaseException as error:  # not even failing the callers worked; without an answer they would wait for ever
             self._health.mark_dead(error)
             self._refuse_items(error)
         else:
@@ -137,7 +138,8 @@ class WriterThread(threading.Thread):
     def _run_batches(self) -> None:
         stop = False
         while not stop:
-            batch, stop = self._collect_batch()
+            stop = self._collect_batch()
+            batch = self._batch
             try:
                 appends = [item for item in batch if isinstance(item, JournalAppend)]
                 if appends or self.unstored_appends:
@@ -154,7 +156,8 @@ class WriterThread(threading.Thread):
                     self._run_background_step()
             except Exception as error:  # a bug: the callers of this batch get an error, and the thread goes on
                 self._handle_unexpected(batch, error)
-            batch, appends = [], []  # while the thread waits, references would keep the whole batch in memory
+            # while the thread waits, references would keep the whole batch in memory
+            self._batch, batch, appends = [], [], []
 
     def _handle_unexpected(self, batch: Sequence[JournalAppend | WriteJob], error: Exception) -> None:
         self._report_failure(error)
@@ -171,35 +174,37 @@ class WriterThread(threading.Thread):
     def _unexpected_error(self, error: Exception) -> StoreFailed:
         return StoreFailed(f"{self.path} could not be written: internal error ({type(error).__name__}); see the log")
 
-    def _refuse_items(self, error: Exception) -> None:
-        """Fail the queued items and all later ones, until the store is closed."""
+    def _refuse_items(self, error: BaseException) -> None:
+        """Fail the items that were taken, the queued ones and all later ones, until the store is closed."""
         refusal = f"{self.path} cannot be written any more: its writer stopped ({type(error).__name__}); restart"
-        background, self._background_jobs = list(self._background_jobs), deque()
-        for job in background:
-            job.error = StoreFailed(refusal)
-        self._deliver_results(background)
+        taken = [*self._batch, *self._background_jobs]
+        self._background_jobs.clear()
+        for item in taken:
+            item.error = item.error or StoreFailed(refusal)
+        self._deliver_results(taken)
         while (item := self.queue.get()) is not None:
             item.error = StoreFailed(refusal)
             self._deliver_results([item])
 
-    def _collect_batch(self) -> tuple[list[JournalAppend | WriteJob], bool]:
-        """Wait for an item, then take all that are queued, up to and including a write job. The flag: stop after these.
+    def _collect_batch(self) -> bool:
+        """Wait for an item, then take all that are queued, up to and including a write job. Return True to stop after
+        these.
 
-        Returns an empty batch if only background jobs are waiting.
+        The batch is empty if only background jobs are waiting.
         """
-        batch: list[JournalAppend | WriteJob] = []
+        batch = self._batch
         self._batches_since_background += 1
         while not ((batch or self._background_jobs) and self.queue.empty()):
             item = self.queue.get()
             if item is None:
-                return batch, True
+                return True
             if isinstance(item, BackgroundJob):
                 self._background_jobs.append(item)
                 continue
             batch.append(item)
             if isinstance(item, WriteJob) or len(batch) >= self.batch_max:
                 break
-        return batch, False
+        return False
 
     def _commit_appends(self, appends: list[JournalAppend]) -> None:
         """Commit appends in one transaction. Those whose last commit failed go first: later ones build on them."""

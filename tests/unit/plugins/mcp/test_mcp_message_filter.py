@@ -51,6 +51,13 @@ def run_through(
     return asyncio.run(main())
 
 
+def test_half_a_character_in_an_answer_is_replaced_and_the_answer_is_not_dropped() -> None:
+    """A server that cuts text writes half of an emoji; the call would wait until its timeout."""
+    half = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"so \\ud83d"}]}}\n'
+    found, _ = run_through([half], McpLimits())
+    assert [json.loads(line)["result"]["content"][0]["text"] for line in found] == ["so \ufffd"]
+
+
 WANTED = [message(id=1, result={}), message(id=2, result={"text": "ü\n"}), message(method="x"), message(id=3, error={})]
 
 
