@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.gateway_chaos import MARK, Model, Platform, Poster, ServerRestarts, Talker, until
+from support.journal_checks import check_answers
 from support.kill_clients import (
     COMMANDS,
     ChargingModel,
@@ -26,9 +26,7 @@ from support.kill_clients import (
     check_effects,
 )
 from support.paths import PYTHONPATH
-
-from mainstay.core.events import Received, Steered, TurnEnded, TurnStarted
-from mainstay.core.journal import Record
+from support.ports import choose_port
 
 WHOLE = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 ROUNDS = range(10) if WHOLE else range(1)
@@ -41,9 +39,7 @@ class MixedServer(ServerRestarts):
     """With gRPC, and commands that need no approval."""
 
     def __init__(self, folder: Path, model: Model, platform: Platform) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.grpc_port: int = free.getsockname()[1]
+        self.grpc_port = choose_port()
         super().__init__(folder, model, platform)
 
     def configure(self, instructions: str = "Be terse.", more: str = "") -> None:
@@ -58,21 +54,6 @@ class MixedServer(ServerRestarts):
         command = [sys.executable, "-m", "mainstay", "audit", "verify", "--home", str(self.home)]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "PYTHONPATH": PYTHONPATH, "KEY": "sk-nothing"}
         return subprocess.run(command, capture_output=True, text=True, env=env, timeout=SETTLE_S, check=False)
-
-
-def check_answers(records: list[Record], taken: list[str]) -> None:
-    """Every acknowledged prompt is in one turn, and that turn ended."""
-    received = {one.event.id: one.seq for one in records if isinstance(one.event, Received)}
-    ended = {one.event.turn for one in records if isinstance(one.event, TurnEnded)}
-    for id in taken:
-        assert id in received, f"{id} was acknowledged, and is lost"
-        turns = [
-            one.event.turn
-            for one in records
-            if isinstance(one.event, TurnStarted | Steered) and received[id] in one.event.inputs
-        ]
-        assert len(turns) == 1, f"{id} is in the turns {turns}"
-        assert turns[0] in ended, f"the turn of {id} has no end"
 
 
 @pytest.mark.timeout(600 + 40 * KILLS)

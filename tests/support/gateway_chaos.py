@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,10 +21,12 @@ import msgspec
 from mainstay.core.journal import Record
 from mainstay.io.webhook_signatures import IDEMPOTENCY_KEY_HEADER, sign_webhook
 from mainstay.store.sqlite.store import SqliteStore
+from support.ports import choose_port
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 SECRET = "what only the two of us know"
 PATIENCE_S = 120.0
+INSIST_S = 1800.0
 AGAIN_S = 0.05  # before a client comes again
 MARK = re.compile(r"#[a-z]+[0-9]+-[0-9]+")  # what each prompt is known by
 WORDS = 24
@@ -82,11 +83,12 @@ async def listen(port: int, head: str, body: Any = None, last: int = 0) -> Async
     sent = b"" if body is None else json.dumps(body).encode()
     given = {"Content-Type": "application/json", "Accept": "text/event-stream"}
     given |= {"Last-Event-ID": str(last)} if last else {}
-    reader, writer, status, _ = await request(port, head, sent, given)
+    reader, writer, status, found = await request(port, head, sent, given)
     held = b""
     try:
         if status != 200:
-            raise NotNow(f"{status} to {head}")
+            said = await reader.readexactly(int(found.get("content-length", 0)))
+            raise NotNow(f"{status} to {head}: {said.decode()}")
         yield 0, "begun", None
         while size := int(await reader.readline() or b"", 16):
             held += (await reader.readexactly(size + 2))[:-2]
@@ -183,12 +185,10 @@ class ServerRestarts:
 
     def __init__(self, folder: Path, model: Model, platform: Platform | None = None, drain_s: float = 30.0) -> None:
         self.home = folder / "home"
-        self.home.mkdir(mode=0o700)
+        self.home.mkdir(mode=0o700, exist_ok=True)
         self.log = folder / "log"
         self.model, self.platform, self.drain_s = model, platform, drain_s
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = choose_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.configure()
 
@@ -292,8 +292,8 @@ def kind_of(record: Record) -> str:
 
 
 async def insist(work: Callable[[], Awaitable[Any]]) -> Any:
-    """Until it is done."""
-    end = time.monotonic() + PATIENCE_S
+    """Until it is done. On a slow machine, no turn may end between two kills; there is time after the last one."""
+    end = time.monotonic() + INSIST_S
     while True:
         try:
             return await work()

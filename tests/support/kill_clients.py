@@ -18,14 +18,14 @@ import grpc.aio
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from mainstay.core.events import MessageAdded, Received, ToolFinished, TurnEnded
+from mainstay.core.events import MessageAdded, Received, ToolFinished
 from mainstay.core.journal import Record
 from mainstay.core.messages import ToolCall, parts_text
-from mainstay.core.session import Session
 from mainstay.lane.replay import replay_journal
 from mainstay.store.sqlite.store import SqliteStore
 from support.gateway_chaos import MARK, Broken, Model, NotNow, ask, insist
 from support.grpc_world import compiled
+from support.journal_checks import check_journal
 
 CHARGE = "charge"  # a prompt with this word makes the model run a command with an effect
 # commands run where a test sees what they did
@@ -230,18 +230,6 @@ class JournalChecks:
         for key, found in self.records.items():
             outcome = await replay_journal(found)
             assert outcome.is_identical, f"{key}: {outcome.difference}"
-
-
-def check_journal(key: str, records: list[Record]) -> None:
-    """A journal is whole: in sequence, no input and no turn twice, and every event can be applied."""
-    assert [record.seq for record in records] == list(range(1, len(records) + 1)), key
-    ids = Counter(record.event.id for record in records if isinstance(record.event, Received) and record.event.id)
-    assert not ids or max(ids.values()) == 1, f"{key}: an input came twice: {ids.most_common(1)}"
-    ended = Counter(record.event.turn for record in records if isinstance(record.event, TurnEnded))
-    assert not ended or max(ended.values()) == 1, f"{key}: a turn ended twice: {ended.most_common(1)}"
-    session = Session(key)
-    for record in records:
-        session.apply(record.seq, record.at, record.event)
 
 
 def check_effects(ledger: Path, journals: dict[str, list[Record]]) -> int:

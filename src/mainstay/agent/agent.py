@@ -40,6 +40,7 @@ log = logging.getLogger("mainstay")
 R = TypeVar("R")
 T = TypeVar("T")
 IN_MEMORY = ":memory:"
+CLOSED_MESSAGE = "this agent was closed; create another Agent"
 
 
 class Agent(AgentClient):
@@ -207,6 +208,9 @@ class Agent(AgentClient):
     async def aclose(self) -> None:
         """Stop now, also in the middle of a turn. Unfinished turns resume when the home is opened again."""
         self._closed = True
+        if (opening := self._open_task) is not None:
+            opening.cancel()
+            await asyncio.wait((opening,))
         if self._open_agent is not None:
             opened, self._open_agent = self._open_agent, None
             await opened.close()
@@ -228,11 +232,15 @@ class Agent(AgentClient):
         if self._open_agent is not None:
             return self._open_agent
         if self._closed:
-            raise AgentClosed("this agent was closed; create another Agent")
+            raise AgentClosed(CLOSED_MESSAGE)
         if self._open_task is None:
             self._open_task = asyncio.ensure_future(self._open_once())
         try:
             return await asyncio.shield(self._open_task)
+        except asyncio.CancelledError:
+            if self._open_task is not None and self._open_task.cancelled():  # the agent was closed, not this task
+                raise AgentClosed(CLOSED_MESSAGE) from None
+            raise
         finally:
             if self._open_task is not None and self._open_task.done():
                 self._open_task = None

@@ -277,6 +277,7 @@ async def open_agent(options: AgentOptions, config: Config, home: Path | None) -
     models = ModelProviders(options.model, options.base_url, options.api_key, config, rate_limiters)
     workspace = _prepare_workspace(options.store, config, home)
     exit_stack = AsyncExitStack()
+    agent: OpenAgent | None = None
     try:
         if workspace.home is not None and options.gateway is None:  # a gateway owns the home itself
             lock = HomeLock(workspace.home)
@@ -287,7 +288,7 @@ async def open_agent(options: AgentOptions, config: Config, home: Path | None) -
         agent = await _build_agent(options, workspace, models, exit_stack)
         resumed = await agent.lanes.resume_unfinished()
     except BaseException:
-        await exit_stack.aclose()
+        await (agent.close() if agent is not None else exit_stack.aclose())
         raise
     exit_stack.push_async_callback(models.close)  # not before: the caller may try again with the same provider
     if resumed:

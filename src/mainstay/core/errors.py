@@ -64,9 +64,11 @@ class MainstayError(Exception):
     """Base class of all errors. `str(error)` is one sentence that says what to do.
 
     `location` is the session, turn and step in which it was raised; the lane sets it, None before that.
+    `is_input_stored` is True for a caller that waits for the reply to an input on disk: its turn goes on later.
     """
 
     location: TurnLocation | None = None
+    is_input_stored: bool = False
 
 
 class ConfigError(MainstayError):

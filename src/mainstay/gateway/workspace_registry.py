@@ -20,6 +20,7 @@ from mainstay.store.home import LOCK_FILE, HomeLock, prepare_home
 
 log = logging.getLogger("mainstay.gateway")
 
+STOPPING_MESSAGE = "the server is stopping"
 AgentFactory = Callable[[Config], Agent]  # creates an agent that is not open yet and does not take the home's lock
 WorkspaceCallback = Callable[[Workspace], None]
 
@@ -91,7 +92,7 @@ class WorkspaceRegistry:
             if (workspace := self._open.get(name)) is not None:
                 return workspace
             if self._is_closed:
-                raise AgentClosed("the server is stopping")
+                raise AgentClosed(STOPPING_MESSAGE)
             return await self._open_workspace(name)
 
     async def get_agent(self, name: str) -> Agent:
@@ -107,11 +108,17 @@ class WorkspaceRegistry:
         return workspace
 
     async def _open_agent(self, name: str) -> Agent:
+        agent: Agent | None = None
         try:
             agent = self._create_agent(self.loaded.for_workspace(name))
             await agent.runtime()
-        except MainstayError as error:
-            self.problems[name] = str(error)
+            if self._is_closed:
+                raise AgentClosed(STOPPING_MESSAGE)
+        except BaseException as error:  # also a caller that left: the next one opens another agent
+            if agent is not None:
+                await agent.aclose()
+            if isinstance(error, MainstayError):
+                self.problems[name] = str(error)
             raise
         self.problems.pop(name, None)
         for problem in await agent.problems():

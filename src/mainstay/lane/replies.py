@@ -52,7 +52,8 @@ class PendingReplies(dict[int, PendingReply]):
                 pending.reply.set_result(reply)
 
     def fail_all(self, error: MainstayError) -> None:
-        """Fail every pending reply with `error`."""
+        """Fail every pending reply with `error`, which belongs to this lane; the inputs stay stored."""
+        error.is_input_stored = True
         while self:
             _, pending = self.popitem()
             if not pending.reply.done():

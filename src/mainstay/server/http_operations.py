@@ -23,14 +23,20 @@ from mainstay.operations.turns import Accepted, Prompt, ReadEvents, Steer
 from mainstay.server.authentication import authenticate_request, get_state
 from mainstay.server.http_request import check_content_type, decode_body, decode_segment, get_header, read_body
 from mainstay.server.http_state import HttpServerState
-from mainstay.server.problems import JSON_CONTENT_TYPE, PRIVATE_HEADERS, RETRY_AFTER_S, Problem, trace_headers
+from mainstay.server.problems import (
+    JSON_CONTENT_TYPE,
+    PRIVATE_HEADERS,
+    PROMPT_STORED,
+    RETRY_AFTER_S,
+    Problem,
+    trace_headers,
+)
 from mainstay.server.quota_problem import find_quota_problem
 from mainstay.server.server_sent_events import EventStreamResponse
 
 T = TypeVar("T")
 
 SSE_CONTENT_TYPE = "text/event-stream"
-PROMPT_STORED = "the prompt is stored and will be answered later"
 _BODY_METHODS = ("POST", "PUT", "PATCH")
 _encoder = msgspec.json.Encoder()
 

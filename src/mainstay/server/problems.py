@@ -13,6 +13,7 @@ from mainstay.core.errors import (
     AuditUnavailable,
     ContextOverflow,
     ErrorUnknown,
+    HomeUnusable,
     InputRefused,
     KeyUnknown,
     LaneFull,
@@ -35,6 +36,7 @@ from mainstay.gateway.api_rate_limiter import TooManyStreams
 from mainstay.operations.caller import NotAllowed
 
 RETRY_AFTER_S = 5.0  # default of Retry-After
+PROMPT_STORED = "the prompt is stored and will be answered later"
 JSON_CONTENT_TYPE = (b"content-type", b"application/json")
 TRACE_HEADER = b"x-trace-id"
 PRIVATE_HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -123,6 +125,9 @@ def _map_error(error: MainstayError) -> Problem:
             return Problem(429, "busy", sentence, RETRY_AFTER_S)
         case TooManyStreams():
             return Problem(429, "too_many_streams", sentence, error.retry_after_s)
+        case StoreFull() if error.is_input_stored:
+            sentence = f"the server's disk is full; {PROMPT_STORED}"
+            return Problem(503, "unavailable", sentence, RETRY_AFTER_S)
         case StoreFull():
             return Problem(
                 503, "unavailable", "not accepted: the server's disk is full; try again later", RETRY_AFTER_S
@@ -130,6 +135,8 @@ def _map_error(error: MainstayError) -> Problem:
         case StoreCorrupt() | StoreLost():
             sentence = "not accepted: the workspace's database is damaged or lost, and the operator has to restore it"
             return Problem(503, "unavailable", sentence, RETRY_AFTER_S)
+        case StoreError() | HomeUnusable() if error.is_input_stored:
+            return Problem(503, "unavailable", f"the server cannot go on now; {PROMPT_STORED}", RETRY_AFTER_S)
         case AgentClosed() | StoreError() | AuditUnavailable():
             return Problem(503, "unavailable", "the server cannot handle this now; try again", RETRY_AFTER_S)
         case ProviderError():

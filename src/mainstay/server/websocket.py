@@ -28,7 +28,7 @@ from mainstay.server.authentication import (
     is_still_authorised,
 )
 from mainstay.server.error_reporting import report_error
-from mainstay.server.http_request import decode_body
+from mainstay.server.http_request import ClientDisconnected, decode_body
 from mainstay.server.http_state import HttpServerState
 from mainstay.server.problems import RETRY_AFTER_S, ErrorBody, Problem, build_error_body
 from mainstay.server.server_sent_events import encode_event
@@ -103,14 +103,17 @@ class ServerStopping(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"
 
 
 async def serve_websocket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve one connection. Raises Problem before it is accepted, if authentication fails."""
+    """Serve one connection. Raises Problem before it is accepted, if authentication fails, and ClientDisconnected."""
     request = HTTPConnection(scope)
     caller = await authenticate_request(request, stream=True)
     offered = scope.get("subprotocols", [])
     chosen = next(
         (name for name in offered if not name.startswith(BEARER_SUBPROTOCOL_PREFIX)), offered[0] if offered else None
     )
-    await send({"type": "websocket.accept", "subprotocol": chosen})
+    try:
+        await send({"type": "websocket.accept", "subprotocol": chosen})
+    except OSError:
+        raise ClientDisconnected from None
     await WebSocketConnection(caller, get_state(request), receive, send).run()
 
 

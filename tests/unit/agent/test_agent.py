@@ -358,6 +358,19 @@ async def test_a_closed_agent_refuses_with_a_sentence(tmp_path: Path) -> None:
     await agent.aclose()
 
 
+async def test_an_agent_that_is_closed_while_it_opens_is_closed_and_releases_the_home(tmp_path: Path) -> None:
+    agent = Agent(ScriptedProvider(["hi"]), home=tmp_path)
+    opening = asyncio.create_task(agent.runtime())
+    await asyncio.sleep(0)  # it has begun
+    await agent.aclose()
+    with pytest.raises(AgentClosed):
+        await opening
+    with pytest.raises(AgentClosed):
+        await agent.run("s", "hello")
+    async with Agent(ScriptedProvider(["hi"]), home=tmp_path) as other:
+        assert (await other.run("s", "hello")).text == "hi"
+
+
 async def test_closing_notifies_waiting_callers_and_releases_the_home(tmp_path: Path) -> None:
     stall = Stall()
     agent = agent_of([stall], tmp_path)

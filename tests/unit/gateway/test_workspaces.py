@@ -12,7 +12,7 @@ from mainstay import Agent
 from mainstay.agent.agent_options import GatewayServices
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
-from mainstay.core.errors import HomeTaken, WorkspaceUnknown
+from mainstay.core.errors import AgentClosed, HomeTaken, WorkspaceUnknown
 from mainstay.core.messages import Text
 from mainstay.gateway.workspace_registry import WorkspaceRegistry
 from mainstay.lane.replies import PendingReply
@@ -34,6 +34,7 @@ class WorkspacesRig:
         self.models: dict[str, list[ScriptedProvider]] = {}
         self.script: Any = ["hello"] * 50
         self.opened: list[str] = []
+        self.agents: list[Agent] = []
         (home / "mainstay.yaml").write_text(yaml)
         self.workspaces = WorkspaceRegistry(home, self.load(), self.make, lambda one: self.opened.append(one.name))
 
@@ -45,6 +46,7 @@ class WorkspacesRig:
         self.models.setdefault(config.workspace, []).append(provider)
         agent = Agent(provider, home=self.home, config=config)
         agent.join_gateway(GatewayServices())
+        self.agents.append(agent)
         return agent
 
     async def __aenter__(self) -> WorkspacesRig:
@@ -101,6 +103,39 @@ async def test_a_workspace_that_cannot_be_opened_keeps_out_no_other(tmp_path: Pa
     async with WorkspacesRig(tmp_path) as rig:
         assert await ask(rig, "default", "hi") == "hello"
         assert "team" in rig.workspaces.problems
+
+
+async def start_opening(rig: WorkspacesRig, workspace: str) -> asyncio.Task[Any]:
+    """Return a task that has begun to open the workspace, and has not ended."""
+    count = len(rig.agents)
+    opening = asyncio.create_task(rig.workspaces.get_workspace(workspace, create=True))
+    while len(rig.agents) == count:
+        await asyncio.sleep(0)
+    assert not opening.done()
+    return opening
+
+
+async def test_a_caller_that_leaves_while_a_workspace_opens_leaves_no_second_agent_of_it(tmp_path: Path) -> None:
+    async with WorkspacesRig(tmp_path) as rig:
+        opening = await start_opening(rig, "new")
+        opening.cancel()
+        await rig.workspaces.get_workspace("new", create=True)
+        assert await ask(rig, "new", "hi") == "hello"
+        await asyncio.gather(opening, return_exceptions=True)
+        _, _, left, used = rig.agents
+        assert used is await rig.workspaces.get_agent("new")
+        with pytest.raises(AgentClosed):
+            await left.runtime()
+        assert {task.get_name() for task in asyncio.all_tasks() if "_open_once" in repr(task)} == set()
+
+
+async def test_a_workspace_that_opens_while_the_others_are_closed_is_closed_too(tmp_path: Path) -> None:
+    async with WorkspacesRig(tmp_path) as rig:
+        opening = await start_opening(rig, "new")
+    with pytest.raises(AgentClosed):
+        await opening
+    with pytest.raises(AgentClosed):
+        await rig.agents[-1].runtime()
 
 
 async def test_f47_a_reload_changes_what_changed_and_lets_a_running_turn_end_first(tmp_path: Path) -> None:

@@ -142,6 +142,29 @@ def test_f19_a_websocket_that_never_reads_is_dropped(run: Run) -> None:
     run(main())
 
 
+def test_a_websocket_client_that_is_gone_before_it_is_accepted_is_no_error(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with world(["yes"]) as here:
+            scope = {"type": "websocket", "path": "/api/ws", "raw_path": b"/api/ws", "query_string": b""}
+            scope |= {"headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "subprotocols": []}
+            sent: list[str] = []
+
+            async def receive() -> dict[str, Any]:
+                return {"type": "websocket.connect"}
+
+            async def send(message: dict[str, Any]) -> None:
+                sent.append(message["type"])
+                raise ConnectionResetError
+
+            await here.app(scope, receive, send)
+            assert sent == ["websocket.accept"]
+
+    run(main())
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_f19_half_open_connections_are_noticed_by_the_system(run: Run) -> None:
     """A test cannot pull a cable: what can be seen is that the system was told when to give up."""
     seen: list[int] = []
