@@ -272,19 +272,23 @@ def own_nouns(tool_name: str) -> frozenset[str]:
 
 def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClause]:
     """Yield the clauses that ask for an action of this family."""
+    for text in texts:
+        yield from _find_requests(action, text[:_REQUEST_CHARS_MAX])
+
+
+@lru_cache(maxsize=256)
+def _find_requests(action: str, text: str) -> tuple[RequestClause, ...]:
     verbs = _request_pattern(action)
-    for whole in texts:
-        text = whole[:_REQUEST_CHARS_MAX]
-        plain = fold_accents(text)
-        for start, end in iterate_clauses(text):
-            if _QUESTION.match(text, start, end):
-                continue
-            found = verbs.finditer(plain[start:end])
-            if any(
-                not is_negated_before(text, start + verb.end()) and not _NOTHING.match(text, start + verb.end(), end)
-                for verb in found
-            ):
-                yield RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
+    plain = fold_accents(text)
+    return tuple(
+        RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
+        for start, end in iterate_clauses(text)
+        if not _QUESTION.match(text, start, end)
+        and any(
+            not is_negated_before(text, start + verb.end()) and not _NOTHING.match(text, start + verb.end(), end)
+            for verb in verbs.finditer(plain[start:end])
+        )
+    )
 
 
 def is_content_dictated(texts: Sequence[str]) -> bool:
@@ -367,16 +371,25 @@ def is_thing_requested(tool_name: str, texts: Sequence[str]) -> bool:
 
 
 def _names_thing_alone(tool_name: str, texts: Sequence[str]) -> bool:
+    alone = _thing_pattern(tool_name)
+    return alone is not None and any(
+        alone.match(text) and not is_negated_before(text, len(text))
+        for text in (one[:_REQUEST_CHARS_MAX] for one in texts)
+    )
+
+
+@lru_cache(maxsize=512)
+def _thing_pattern(tool_name: str) -> re.Pattern[str] | None:
+    """Return a pattern of a text that begins with the thing of a tool: `todo: buy milk`, `new channel design`."""
     nouns = sorted(own_nouns(tool_name) - _RECIPIENT_NOUNS)
     if not nouns:
-        return False
-    thing = "|".join(map(re.escape, nouns))
-    alone = re.compile(
-        rf"\W*(?:(?:my|our|another|mein|meine|mon|ma|mi|mio|mia|new|neue[rs]?|nouveau|nouvelle|nuev[oa]|nuov[oa]) )?"
-        rf"(?:{thing})\b[^:.!?\n]{{0,30}}:\s|\W*(?:new|neue[rs]?|nouveau|nouvelle|nuev[oa]|nuov[oa]) (?:{thing})\b",
+        return None
+    thing, new = "|".join(map(re.escape, nouns)), r"(?:new|neue[rs]?|nouveau|nouvelle|nuev[oa]|nuov[oa])"
+    return re.compile(
+        rf"\W*(?:(?:my|our|another|mein|meine|mon|ma|mi|mio|mia|{new}) )?(?:{thing})\b[^:.!?\n]{{0,30}}:\s"
+        rf"|\W*{new} (?:{thing})\b",
         re.IGNORECASE,
     )
-    return any(alone.match(text) and not is_negated_before(text, len(text)) for text in texts)
 
 
 def _is_unknown_language(text: str) -> bool:
