@@ -38,7 +38,7 @@ def restore(options: argparse.Namespace) -> int:
     home, folder = resolve_home(options), Path(options.folder).expanduser().absolute()
     workspace = check_workspace(options.workspace) if options.workspace is not None else None
     manifest = home_backup.read_backup(folder)
-    names = [workspace] if workspace is not None else manifest.workspaces
+    names = home_backup.select_workspaces(folder, manifest, workspace)
     question = f"Replace the databases of {', '.join(names)} by those of {format_time(manifest.at)}?"
     if not options.yes and not confirm(question, "restoring needs confirmation; add --yes to confirm"):
         print("nothing was changed")
@@ -58,7 +58,8 @@ def _load_config(home: Path, backup: Path | None = None) -> tuple[Config, Path]:
 def accept_loss(options: argparse.Namespace) -> int:
     config, data = _load_config(resolve_home(options))
     name = check_workspace(options.name)
-    question = f"Go on without the events of {name} that are missing? Spending stays counted."
+    loss = home_backup.find_acceptable_loss(data, config, name)
+    question = f"{loss.describe()}. Go on without them? Spending stays counted."
     if not options.yes and not confirm(question, "accepting a loss needs confirmation; add --yes to confirm"):
         print("nothing was changed")
         return 0
