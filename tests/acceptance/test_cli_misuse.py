@@ -85,6 +85,20 @@ def test_misused_commands_about_data_say_one_sentence_and_change_nothing(mainsta
         assert look() == before, arguments
 
 
+def test_a_backup_needs_the_configuration_that_says_where_the_data_is_but_no_keys(mainstay: Command) -> None:
+    written = (mainstay.home / "mainstay.yaml").read_text() + "state: {data_dir: elsewhere}\n"
+    mainstay.configure(written)
+    assert mainstay("run", "hello", "--session", "s").returncode == 0
+    del mainstay.env["KEY"]
+    assert mainstay.json("backup", "saved")["workspaces"] == ["default"]
+    assert mainstay.json("restore", "saved", "--yes")["workspaces"][0]["sessions"] == 1
+    mainstay.configure(written + "model: [")
+    refused = mainstay("backup", "again")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), "not: an empty backup"
+    assert "mainstay.yaml line" in refused.stderr
+    assert not (mainstay.folder / "again").exists()
+
+
 def test_a_session_name_that_is_no_text_is_refused_and_nothing_is_called_damaged(mainstay: Command) -> None:
     mainstay("run", "hello", "--session", "s")
     for verb in (["run", "x", "--session"], ["session", "show"]):
