@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,70 @@ def test_a_process_without_standard_streams_does_its_work(mainstay: Command, clo
     )
     assert done.returncode == 0, done.stderr
     assert "You said" in mainstay("session", "show", "s").stdout
+
+
+MISUSES = [
+    ("backup",),
+    ("backup", ""),
+    ("backup", "home"),
+    ("backup", "home/inside"),
+    ("backup", "home/mainstay.yaml"),
+    ("backup", "full"),
+    ("backup", "\udcff"),
+    ("restore", "nowhere", "--yes"),
+    ("restore", "full", "--yes"),
+    ("restore", "home/mainstay.yaml", "--yes"),
+    ("restore", "saved"),
+    ("restore", "saved", "--workspace", "nope"),
+    ("restore", "saved", "--workspace", "../x", "--yes"),
+    ("restore", "damaged", "--yes"),
+    ("workspace", "accept-loss", "nope"),
+    ("workspace", "accept-loss", "default", "--yes"),
+    ("workspace", "accept-loss", "../x", "--yes"),
+    ("session", "release", "nope"),
+    ("session", "release", "s"),
+    ("session", "release", "s", "--fail"),
+    ("session", "release", ""),
+    ("doctor", "--wait", "soon"),
+    ("doctor", "there"),
+]
+
+
+def test_misused_commands_about_data_say_one_sentence_and_change_nothing(mainstay: Command) -> None:
+    assert mainstay("run", "hello", "--session", "s").returncode == 0
+    assert mainstay("backup", "saved").returncode == 0
+    folder, database = mainstay.folder, mainstay.home / "workspaces/default/workspace.db"
+    shutil.copytree(folder / "saved", folder / "damaged")
+    (folder / "damaged/workspaces/default/workspace.db").write_bytes(b"no database")
+    (folder / "full").mkdir()
+    (folder / "full/file").touch()
+
+    def look() -> tuple[bytes, set[str]]:
+        names = {path.name for path in mainstay.home.rglob("*")} - {"workspace.db-wal", "workspace.db-shm", "lock"}
+        return database.read_bytes(), names - {"gateway.db-wal", "gateway.db-shm"}
+
+    before = look()
+    for arguments in MISUSES:
+        done = mainstay(*arguments)
+        assert done.returncode in (1, 2), arguments
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1), (arguments, done.stderr)
+        assert "internal error" not in done.stderr, arguments
+        assert "Errno" not in done.stderr, arguments
+        assert look() == before, arguments
+
+
+def test_a_backup_needs_the_configuration_that_says_where_the_data_is_but_no_keys(mainstay: Command) -> None:
+    written = (mainstay.home / "mainstay.yaml").read_text() + "state: {data_dir: elsewhere}\n"
+    mainstay.configure(written)
+    assert mainstay("run", "hello", "--session", "s").returncode == 0
+    del mainstay.env["KEY"]
+    assert mainstay.json("backup", "saved")["workspaces"] == ["default"]
+    assert mainstay.json("restore", "saved", "--yes")["workspaces"][0]["sessions"] == 1
+    mainstay.configure(written + "model: [")
+    refused = mainstay("backup", "again")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), "not: an empty backup"
+    assert "mainstay.yaml line" in refused.stderr
+    assert not (mainstay.folder / "again").exists()
 
 
 def test_a_session_name_that_is_no_text_is_refused_and_nothing_is_called_damaged(mainstay: Command) -> None:

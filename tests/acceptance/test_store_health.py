@@ -60,6 +60,8 @@ def test_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_rest
         assert (refused.returncode, "in use by process" in refused.stderr) == (1, True)
         assert server.end() == 0
     database(mainstay, "team").unlink()
+    listed = mainstay("session", "list", "--workspace", "team")
+    assert (listed.returncode, "workspace.db is missing" in listed.stderr) == (1, True), "not: no sessions yet"
     with Served(mainstay) as server:  # the other workspaces are served
         said = unready(server, "workspace team")
         assert "workspace.db is missing" in said
@@ -144,6 +146,9 @@ def test_a_full_disk_fails_readiness_and_doctor_refuses_prompts_and_is_named_at_
     assert [word in seen["journal"] for word in ("before", "during", "after")] == [True, False, True]
     said, code = seen["doctor"]
     assert (code, "FAIL  Disk: " in said) == (1, True)
+    said, code = seen["restore"]
+    assert (code, said.count("\n"), "No space left on device" in said) == (1, 1, True)
+    assert seen["run"][1] == 0, "a restore that failed has changed nothing"
     for name in ("serve", "list"):
         said, code = seen[name]
         assert (code, said.count("\n")) == (1, 1)

@@ -154,7 +154,7 @@ async def test_f16_a_reset_before_the_first_byte_is_asked_again(api: Format) -> 
     async with asking(api, [[RESET], fine(api)]) as ask:
         _, error = await ask()
     assert error is None
-    assert ask.times() == [0, 2]
+    assert ask.times() == [0, 0.5]
 
 
 async def test_f12_after_the_first_text_nothing_is_retried(api: Format) -> None:
@@ -208,10 +208,10 @@ async def test_f16_five_failures_open_the_circuit_and_one_probe_closes_it(api: F
 
 
 async def test_f16_one_call_that_fails_again_and_again_does_not_take_the_model_from_others(api: Format) -> None:
-    async with asking(api, [*[status(500)] * 9, fine(api)]) as ask:
+    async with asking(api, [*[status(500)] * 7, fine(api)]) as ask:
         _, error = await ask()
         assert isinstance(error, errors.Overloaded)
-        assert len(ask.times()) == 9
+        assert len(ask.times()) == 7
         _, error = await ask()
         assert error is None
 
@@ -239,8 +239,7 @@ async def test_f16_one_call_continues_after_the_circuit_that_it_opened(api: Form
         _, error = await ask()
     assert error is None
     times = ask.times()
-    assert times[:5] == [0, 2, 6, 14, 30]
-    assert times[5] - times[4] >= 30
+    assert times == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5]
 
 
 async def test_leaving_early_closes_the_stream_of_the_inner_provider_at_once(api: Format) -> None:

@@ -17,6 +17,7 @@ from support.example_model import ExampleModel
 from support.served_command import Served, repeat, set_up, until
 
 PROMPT = "/api/sessions/s/prompt"
+ROOM_BYTES = 64 * 1024  # enough for a lock, too little for a database
 
 
 def fill(path: Path) -> None:
@@ -30,6 +31,12 @@ def fill(path: Path) -> None:
         except OSError:
             size //= 2
     os.close(fd)
+
+
+def run(mainstay: Command, *arguments: str) -> tuple[str, int]:
+    """Run a command; return what it said on stderr, and its exit code."""
+    process = mainstay.start(*arguments)
+    return process.communicate()[1], process.returncode
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -53,10 +60,15 @@ def main(folder: Path) -> dict[str, Any]:
         seen["after"] = server.post(PROMPT, b'{"text":"after"}')
         seen["journal"] = server.events("s")
         server.end()
+    run(mainstay, "backup", str(folder / "backup"))
+    fill(filler)
+    os.truncate(filler, filler.stat().st_size - ROOM_BYTES)
+    seen["restore"] = run(mainstay, "restore", str(folder / "backup"), "--yes")
+    filler.unlink()
+    seen["run"] = run(mainstay, "run", "--session", "s", "still there?")
     fill(filler)
     for name, arguments in (("serve", ["serve", "--port", "0"]), ("list", ["session", "list"])):
-        process = mainstay.start(*arguments)
-        seen[name] = (process.communicate()[1], process.returncode)
+        seen[name] = run(mainstay, *arguments)
     model.close()
     return seen
 

@@ -10,7 +10,7 @@ from mainstay.agent.home_audit import verify_audit
 from mainstay.agent.home_paths import EVENTS_FOLDER, GATEWAY_DATABASE
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.agent.trust_setup import has_skills_or_patterns
-from mainstay.agent.workspace_stores import open_store
+from mainstay.agent.workspace_stores import find_workspace_loss, open_store
 from mainstay.config.component_options import resolve_fact_store_options, resolve_sandbox_options, resolve_store_options
 from mainstay.config.health import check_webhooks
 from mainstay.config.loader import FILE, Config
@@ -91,7 +91,10 @@ async def check_clock(storage: StorageSettings, context: CheckContext) -> list[C
     if found.verdict == "FAIL":
         return [found]
     try:
-        async with open_store(storage, workspace_folder(context.data, context.workspace), read_only=True) as store:
+        folder = workspace_folder(context.data, context.workspace)
+        if find_workspace_loss(storage, folder) is not None:  # the check of the databases reports it
+            return [found]
+        async with open_store(storage, folder, read_only=True) as store:
             newest = next(iter(await store.list_sessions(limit=1)), None)
     except MainstayError as error:
         return [CheckFinding("Store", "FAIL", str(error), "restore a backup, or choose another home")]

@@ -10,6 +10,7 @@ is missing or damaged: keys that were revoked stay revoked, and what was charged
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -25,10 +26,17 @@ from mainstay import __version__
 from mainstay.agent.home_audit import open_home_audit
 from mainstay.agent.home_paths import GATEWAY_DATABASE, checked_workspace_folder
 from mainstay.agent.workspace_stores import SQLITE_STORE, find_workspace_loss
-from mainstay.config.schema import FILE, Config, StorageSettings
-from mainstay.core.errors import HomeUnusable, InputRefused, MainstayError, StoreCorrupt
+from mainstay.config.schema import FILE, Config, StorageSettings, find_workspace_name_problem
+from mainstay.core.errors import HomeUnusable, InputRefused, MainstayError, StoreCorrupt, StoreLost
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.store.home import LOCK_FILE, REMOVED_FOLDER, HomeLock, create_workspace_folder, prepare_home
+from mainstay.store.home import (
+    LOCK_FILE,
+    REMOVED_FOLDER,
+    HomeLock,
+    check_path_encoding,
+    create_workspace_folder,
+    prepare_home,
+)
 from mainstay.store.oxigraph.manifest import GRAPH_FOLDER
 from mainstay.store.sqlite.manifest import DATABASE_FILE
 
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
 MANIFEST_FILE = "backup.json"
 COMPANION_SUFFIXES = ("-wal", "-shm", "-ahead")
 WRITE_AHEAD_SUFFIX = "-ahead"
+STAGED_SUFFIX = ".restoring"  # of a copy of the backup's database, until it replaces the home's
 # Not copied: what belongs to a running process, what was removed, and what is derived from the journals.
 SKIPPED_NAMES = frozenset({LOCK_FILE, REMOVED_FOLDER, GRAPH_FOLDER})
 
@@ -73,6 +82,9 @@ def back_up_home(home: Path, data: Path, storage: StorageSettings, target: Path)
     """Copy a home into a new folder; a process may be using it meanwhile. Raises InputRefused, HomeUnusable or
     StoreError: then the folder is not a backup."""
     _check_store(storage)
+    check_path_encoding(target)
+    if target.exists() and not target.is_dir():
+        raise InputRefused(f"{target} is not a folder; choose a new one")
     if target.resolve().is_relative_to(data.resolve()):
         raise InputRefused(f"{target} is inside of the home; a backup must be outside, best on another disk")
     if not data.is_dir():
@@ -143,10 +155,33 @@ _DATABASES = (GATEWAY_DATABASE, DATABASE_FILE)
 
 def read_backup(folder: Path) -> BackupManifest:
     """Return the manifest of a backup. Raises InputRefused if the folder is not a complete one."""
+    check_path_encoding(folder)
     try:
-        return msgspec.json.decode((folder / MANIFEST_FILE).read_bytes(), type=BackupManifest)
-    except (OSError, msgspec.DecodeError) as error:
-        raise InputRefused(f"{folder} is not a complete backup: {MANIFEST_FILE} cannot be read ({error})") from None
+        manifest = msgspec.json.decode((folder / MANIFEST_FILE).read_bytes(), type=BackupManifest)
+    except FileNotFoundError:
+        raise InputRefused(f"{folder} is not a complete backup: it has no {MANIFEST_FILE}") from None
+    except OSError as error:
+        raise InputRefused(f"{folder} is not a backup: {error.strerror or error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputRefused(f"{folder / MANIFEST_FILE} is damaged ({error}); use another backup") from None
+    for path in manifest.databases:
+        name = Path(path).parent.name
+        is_known = path == GATEWAY_DATABASE or (
+            path == _workspace_path(name) and find_workspace_name_problem(name) is None
+        )
+        if not is_known or path not in manifest.digests:
+            raise InputRefused(f"{folder / MANIFEST_FILE} is damaged (it names {path[:100]!r}); use another backup")
+    return manifest
+
+
+def select_workspaces(backup: Path, manifest: BackupManifest, workspace: str | None) -> list[str]:
+    """Return the workspaces to restore: all, or the given one. Raises InputRefused if the backup does not have it."""
+    if workspace is None:
+        return manifest.workspaces
+    if workspace not in manifest.workspaces:
+        has = ", ".join(manifest.workspaces) or "none"
+        raise InputRefused(f"{backup} has no workspace {workspace!r}; it has {has}")
+    return [workspace]
 
 
 async def restore_home(
@@ -158,16 +193,14 @@ async def restore_home(
     changed."""
     _check_store(config.storage)
     manifest = read_backup(backup)
-    names = manifest.workspaces if workspace is None else [workspace]
-    if missing := set(names) - set(manifest.workspaces):
-        raise InputRefused(f"{backup} has no workspace {', '.join(sorted(missing))}; it has {manifest.workspaces}")
+    names = select_workspaces(backup, manifest, workspace)
     with _own_home(data), _name_failed_file():
         restores_home = not await run_in_thread(lambda: _is_intact(data / GATEWAY_DATABASE))
         wanted = [_workspace_path(name) for name in names]
         if restores_home and GATEWAY_DATABASE in manifest.databases:
             wanted.append(GATEWAY_DATABASE)
-        await run_in_thread(lambda: _verify_copies(backup, manifest, wanted))
-        moved = {path: await run_in_thread(partial(_replace_database, data, backup, path)) for path in wanted}
+        await run_in_thread(lambda: _stage_databases(data, backup, manifest, wanted))
+        moved = {path: await run_in_thread(partial(_replace_database, data, path)) for path in wanted}
         for name in names if workspace is not None else ("",):
             part = Path(_workspace_path(name)).parent if name else Path()
             await run_in_thread(partial(_copy_files, backup / part, data / part))
@@ -177,28 +210,48 @@ async def restore_home(
         return await _expect_databases(data, config, {name: moved[_workspace_path(name)] for name in names}, "restored")
 
 
-def _verify_copies(backup: Path, manifest: BackupManifest, paths: Sequence[str]) -> None:
-    """Raise StoreError if a database of the backup is not as it was written."""
+def _stage_databases(data: Path, backup: Path, manifest: BackupManifest, paths: Sequence[str]) -> None:
+    """Copy the databases beside those that they will replace, and verify the copies. Whatever fails (a damaged backup,
+    a full disk), the copies are removed, and the home is as it was."""
     from mainstay.store.sqlite.backup import inspect_copy  # imports the database engine
 
-    for path in paths:
-        copy = inspect_copy(backup / path)
-        if copy.digest != manifest.digests.get(path) or copy.rows != manifest.databases[path]:
-            raise StoreCorrupt(f"{backup / path} is not the file that the backup wrote; use another backup")
+    created: list[Path] = []
+    try:
+        for path in paths:
+            if Path(path).name == DATABASE_FILE and not (data / path).parent.exists():
+                created.append(create_workspace_folder(data, Path(path).parent.name))
+            if not (backup / path).is_file():
+                raise StoreLost(f"{backup / path} is missing; use another backup")
+            staged = _staged_path(data, path)
+            _copy_private(backup / path, staged)
+            ahead = Path(f"{backup / path}{WRITE_AHEAD_SUFFIX}")
+            if ahead.is_file():
+                _copy_private(ahead, Path(f"{staged}{WRITE_AHEAD_SUFFIX}"))
+            copy = inspect_copy(staged, shown=backup / path)
+            if copy.digest != manifest.digests[path] or copy.rows != manifest.databases[path]:
+                raise StoreCorrupt(f"{backup / path} is not the file that the backup wrote; use another backup")
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to report
+            for path in paths:
+                for suffix in ("", WRITE_AHEAD_SUFFIX):
+                    Path(f"{_staged_path(data, path)}{suffix}").unlink(missing_ok=True)
+            for folder in created:
+                folder.rmdir()
+        raise
 
 
-def _replace_database(data: Path, backup: Path, path: str) -> str:
-    """Move a database and what belongs to it to `removed`, and copy that of the backup into its place."""
-    if Path(path).name == DATABASE_FILE:
-        create_workspace_folder(data, Path(path).parent.name)
-    moved = move_aside(data, data / path)
-    copy = data / f"{path}.restoring"
-    _copy_private(backup / path, copy)
-    ahead = Path(f"{backup / path}{WRITE_AHEAD_SUFFIX}")
-    if ahead.is_file():
-        _copy_private(ahead, Path(f"{data / path}{WRITE_AHEAD_SUFFIX}"))
-    copy.rename(data / path)
-    _sync(copy.parent)
+def _staged_path(data: Path, path: str) -> Path:
+    return data / f"{path}{STAGED_SUFFIX}"
+
+
+def _replace_database(data: Path, path: str) -> str:
+    """Move a database and what belongs to it to `removed`, and its staged copy into its place."""
+    moved, staged = move_aside(data, data / path), _staged_path(data, path)
+    ahead = Path(f"{staged}{WRITE_AHEAD_SUFFIX}")
+    if ahead.exists():
+        ahead.rename(f"{data / path}{WRITE_AHEAD_SUFFIX}")
+    staged.rename(data / path)
+    _sync(staged.parent)
     return moved
 
 
@@ -226,14 +279,23 @@ def _is_intact(database: Path) -> bool:
 # --- loss ----------------------------------------------------------------------------------------
 
 
+def find_acceptable_loss(data: Path, config: Config, name: str) -> JournalLoss:
+    """Return what a workspace's database lacks. Raises InputRefused if it lacks nothing, or does not exist."""
+    _check_store(config.storage)
+    folder = checked_workspace_folder(data, name)
+    loss = find_workspace_loss(config.storage, folder)
+    if loss is not None:
+        return loss
+    if not folder.exists():
+        raise InputRefused(f"there is no workspace {name!r}, and the home knows of none")
+    raise InputRefused(f"the database of the workspace {name!r} lacks nothing that the home knows of")
+
+
 async def accept_loss(data: Path, config: Config, name: str) -> RestoredWorkspace:
     """Go on with a workspace whose database lacks what the home knows of it. Raises InputRefused if it lacks nothing,
     HomeTaken while another process owns the home."""
-    folder = checked_workspace_folder(data, name)
     with _own_home(data), _name_failed_file():
-        loss: JournalLoss | None = await run_in_thread(lambda: find_workspace_loss(config.storage, folder))
-        if loss is None:
-            raise InputRefused(f"the database of the workspace {name!r} lacks nothing that the home knows of")
+        loss: JournalLoss = await run_in_thread(lambda: find_acceptable_loss(data, config, name))
         moved = move_aside(data, loss.path) if loss.state != "older" else ""
         (result,) = await _expect_databases(data, config, {name: moved}, "loss_accepted")
         return result

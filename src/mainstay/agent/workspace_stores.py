@@ -13,7 +13,7 @@ from mainstay.agent.home_paths import GATEWAY_DATABASE
 from mainstay.config.component_options import resolve_store_options
 from mainstay.config.schema import StorageSettings
 from mainstay.core.components import find_component
-from mainstay.core.errors import HomeUnusable, StoreError
+from mainstay.core.errors import HomeUnusable, StoreError, StoreLost
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Store
 from mainstay.core.store_components import AuxiliaryStores, StoreComponent, StoreLocation
@@ -105,6 +105,14 @@ def list_losses(storage: StorageSettings, data_folder: Path) -> list[JournalLoss
         with contextlib.suppress(StoreError, HomeUnusable):
             losses.append(find_workspace_loss(storage, workspace_folder(data_folder, name)))
     return [loss for loss in losses if loss is not None]
+
+
+def refuse_lost_database(storage: StorageSettings, folder: Path) -> None:
+    """Raise StoreLost if the workspace's database is missing or empty although the home knows events of it: a reader
+    would find no sessions. An older one can be read."""
+    loss = find_workspace_loss(storage, folder)
+    if loss is not None and loss.state != "older":
+        raise StoreLost(f"{loss.describe()}: {loss.describe_choices()}")
 
 
 def find_workspace_loss(storage: StorageSettings, folder: Path) -> JournalLoss | None:

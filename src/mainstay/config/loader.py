@@ -52,7 +52,8 @@ _HTTP_URL = re.compile(r"https?://[^\s/?#]+\S*")
 _MAY_BE_ZERO = frozenset(
     {
         "step_restarts_max", "resumes_max", "last_attempt_delay_s", "retries_max", "retry_base_s", "retry_jitter",
-        "retry_wait_max_s", "coalesce_window_s", "watchdog_grace_s", "ride_along_s",
+        "retry_wait_max_s", "failure_retries_max", "failure_retry_base_s", "coalesce_window_s", "watchdog_grace_s",
+        "ride_along_s",
     }
 )  # fmt: skip
 _COUNT_MAX = 2**53

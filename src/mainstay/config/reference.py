@@ -29,8 +29,11 @@ LIMIT_DESCRIPTIONS = {
     "output_attempts_max": "Attempts to get an answer that fits the requested output type (structured output).",
     "model_timeout_s": "Timeout of a model call, in seconds.",
     "model_idle_timeout_s": "Timeout for silence within a model's stream, in seconds.",
-    "retries_max": "Retries of a model call after a rate limit (429), an overload or a connection error.",
-    "retry_base_s": "Backoff before the first retry, in seconds; it doubles with each retry.",
+    "retries_max": "Retries of a model call, whatever the reason; refusals (429, 529) that the rate limiter handles do "
+    "not count.",
+    "retry_base_s": "Backoff before the first retry after a refusal (429, 529) without a hint, in seconds; it doubles.",
+    "failure_retries_max": "Retries after a 5xx, a lost connection or a broken stream; `retries_max` bounds them, too.",
+    "failure_retry_base_s": "Backoff before the first of these retries, in seconds; it doubles with each retry.",
     "retry_jitter": "Random share of each backoff (jitter), from 0 to 1.",
     "retry_wait_max_s": "Total backoff of all retries of one model call, in seconds.",
     "breaker_failures_max": "Failures in a row that open the circuit breaker of a provider or tool.",

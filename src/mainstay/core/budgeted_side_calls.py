@@ -255,9 +255,7 @@ class BudgetedCall:
         begun = error is None or self._answer.chars > 0 or isinstance(error, ModelSilent | StreamBroken)
         if self.usage is None and self._was_sent and (begun or cancelled):
             dearest = self._estimate.model
-            usage = self._estimate_usage(
-                reserved, may_have_hidden_thinking=error is not None and dearest.thinking
-            )
+            usage = self._estimate_usage(reserved, may_have_hidden_thinking=error is not None and dearest.thinking)
             self._set_cost(usage, self._model if error is None else dearest)  # which model broke off is not known
         turn_budget.settle(reserved, self.usage, self.cost)
         if cancelled and self._recorder is not None:

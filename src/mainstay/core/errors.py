@@ -234,8 +234,12 @@ class Overloaded(ProviderError):
 
 
 class Unreachable(ProviderError):
+    """No connection. `is_not_running`: this machine refused it, so no program listens there. That is found out at no
+    cost, does not count for the circuit breaker, and is retried for a few seconds only."""
+
     retryable = True
     counts_as_failure = True
+    is_not_running = False
 
 
 class Unauthorised(ProviderError):

@@ -22,6 +22,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     model_idle_timeout_s: float = 120.0  # silence within a stream
     retries_max: int = 8
     retry_base_s: float = 2.0
+    failure_retries_max: int = 6  # after a 5xx, a lost connection or a broken stream; at most `retries_max`
+    failure_retry_base_s: float = 0.5
     retry_jitter: float = 0.2
     retry_wait_max_s: float = 600.0
     breaker_failures_max: int = 5  # consecutive failures of a provider or a tool that open the circuit breaker

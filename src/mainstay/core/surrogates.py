@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 # a pair of halves, a lone half, or any other escape: all are matched, so that an escaped backslash begins none
 _ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
 )
 
 
@@ -45,7 +46,7 @@ def refuse_surrogates_in(value: object, what: str) -> None:
 
 
 def describe_json_error(data: bytes, error: Exception) -> str:
-    """Return what is wrong with JSON that could not be decoded: msgspec takes a lone surrogate for the end of the data."""
+    """Return what is wrong with JSON that could not be decoded: msgspec takes a lone surrogate for the data's end."""
     if not isinstance(error, msgspec.ValidationError):
         for found in _ESCAPE.finditer(data):
             if found["lone"]:

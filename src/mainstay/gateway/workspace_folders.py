@@ -63,6 +63,8 @@ async def _inspect_folder(home: Path, config: Config, name: str) -> WorkspaceFol
     try:
         if (loss := await run_in_thread(lambda: find_workspace_loss(config.storage, path))) is not None:
             folder = msgspec.structs.replace(folder, trouble=loss.describe())
+            if loss.state != "older":
+                return folder
         async with open_store(config.storage, path, read_only=True) as store:
             heads, newest = await store.list_heads(), await store.list_sessions(limit=1)
     except (StoreError, HomeUnusable) as error:

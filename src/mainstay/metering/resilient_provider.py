@@ -36,6 +36,7 @@ from mainstay.metering.worst_case_prices import combine_highest_prices
 
 OUTPUT_DIVISOR = 4  # one answer takes at most a quarter of the account's token limit
 OUTPUT_TOKENS_MIN = 1024  # and is never limited to less
+NOT_RUNNING_RETRIES_MAX = 3  # 0.5, 1 and 2 s: less than 5 s with the connections and the jitter
 PROBE_POLL_S = 0.5  # how often a call that waits for another's probe checks it
 
 log = logging.getLogger("mainstay.metering")
@@ -281,15 +282,16 @@ class _RetryWait:
         if not error.retryable and not (isinstance(error, CircuitOpen) and self.attempt):
             return False
         self.attempt += 1
+        limits = choose_retry_limits(self._limits, error)
         seconds = compute_delay_s(
-            self._limits,
+            limits,
             attempt=self.attempt,
             retry_after_s=max(error.retry_after_s or 0.0, open_for_s) or None,
             waited_s=self._waited_s,
             chance=self._ids.random(),
         )
         if seconds is None:
-            if self.attempt <= self._limits.retries_max and not isinstance(error, CircuitOpen):
+            if self.attempt <= limits.retries_max and not isinstance(error, CircuitOpen):
                 name_pause(error)
             return False
         log.warning("%s; retrying in %.0f s", error, seconds)
@@ -306,13 +308,25 @@ def name_pause(error: ProviderError) -> None:
         error.args = (f"{error}; it accepts no calls for {format_span(error.retry_after_s)}",)
 
 
+def choose_retry_limits(limits: Limits, error: ProviderError) -> Limits:
+    """Return the limits with the retries and the first delay for this error: a provider that has no capacity gets more
+    time than one that fails, and a server that does not run on this machine hardly any."""
+    if _is_out_of_capacity(error):
+        return limits
+    retries_max = min(limits.retries_max, limits.failure_retries_max)
+    if isinstance(error, Unreachable) and error.is_not_running:
+        retries_max = min(retries_max, NOT_RUNNING_RETRIES_MAX)
+    base_s = min(limits.retry_base_s, limits.failure_retry_base_s)
+    return structs.replace(limits, retries_max=retries_max, retry_base_s=base_s)
+
+
 def compute_delay_s(
     limits: Limits, *, attempt: int, retry_after_s: float | None, waited_s: float, chance: float
 ) -> float | None:
     """Return the seconds to wait before retry number `attempt` (from 1); None: give up.
 
-    The provider's `retry_after_s` is never undercut: an early retry is only refused again. Without it the delay is
-    2, 4, 8, … seconds. `chance` (0 to 1) spreads callers that were refused together. All waits of a call together stay
+    The provider's `retry_after_s` is never undercut: an early retry is only refused again. Without it the delay doubles
+    from `retry_base_s`. `chance` (0 to 1) spreads callers that were refused together. All waits of a call together stay
     within `retry_wait_max_s`.
     """
     left_s = limits.retry_wait_max_s - waited_s

@@ -17,8 +17,17 @@ LOCK_FILE = "lock"
 REMOVED_FOLDER = "removed"  # what was removed or replaced; nothing is deleted
 
 
+def check_path_encoding(path: Path) -> None:
+    """Raise HomeUnusable for a path that is not UTF-8, which SQLite cannot open."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise HomeUnusable(f"the path {str(path)!r} is not UTF-8; choose another folder") from None
+
+
 def prepare_home(home: Path) -> None:
     """Create the home if it does not exist and remove other users' permissions; raises HomeUnusable."""
+    check_path_encoding(home)
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = home.stat()

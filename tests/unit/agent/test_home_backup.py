@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from mainstay import Agent
 from mainstay.agent.budget_report import build_budget_report
 from mainstay.agent.home_backup import accept_loss, back_up_home, read_backup, restore_home
 from mainstay.config.schema import Config
-from mainstay.core.errors import HomeTaken, InputRefused, StoreCorrupt, StoreLost
+from mainstay.core.errors import HomeTaken, HomeUnusable, InputRefused, StoreCorrupt, StoreLost
 from mainstay.testing import ScriptedProvider
 
 CONFIG = Config()
@@ -144,7 +146,7 @@ async def test_a_backup_that_was_changed_or_is_incomplete_is_refused_and_nothing
         back_up(home, target)
     with pytest.raises(InputRefused, match="inside of the home"):
         back_up(home, home / "backup")
-    with pytest.raises(InputRefused, match="no workspace other"):
+    with pytest.raises(InputRefused, match="no workspace 'other'; it has default"):
         await restore_home(home, home, CONFIG, target, "other")
     before = database(home).read_bytes()
     copy = target / "workspaces/default/workspace.db"
@@ -154,10 +156,54 @@ async def test_a_backup_that_was_changed_or_is_incomplete_is_refused_and_nothing
     copy.write_bytes(content)
     with pytest.raises(StoreCorrupt, match="not the file that the backup wrote"):
         await restore_home(home, home, CONFIG, target)
+    manifest = json.loads((target / "backup.json").read_bytes())
+    for spoiled in (
+        b"{",
+        b"\xff",
+        json.dumps(manifest | {"databases": {"../../elsewhere/workspace.db": {}}}).encode(),
+        json.dumps(manifest | {"databases": {"workspaces/../workspace.db": {}}}).encode(),
+        json.dumps(manifest | {"digests": {}}).encode(),
+    ):
+        (target / "backup.json").write_bytes(spoiled)
+        with pytest.raises(InputRefused, match="backup.json is damaged"):
+            await restore_home(home, home, CONFIG, target)
     (target / "backup.json").unlink()
-    with pytest.raises(InputRefused, match="not a complete backup"):
+    with pytest.raises(InputRefused, match="not a complete backup: it has no backup.json"):
         read_backup(target)
+    with pytest.raises(InputRefused, match="is not a folder"):
+        back_up(home, database(home))
+    with pytest.raises(HomeUnusable, match="is not UTF-8"):
+        back_up(home, Path(os.fsdecode(bytes(tmp_path) + b"/\xff")))
     assert database(home).read_bytes() == before
+
+
+async def test_a_restore_that_fails_leaves_the_home_as_it_was(tmp_path: Path) -> None:
+    """A copy that cannot be written is found before anything is moved; a full disk is such a case."""
+    home, target = tmp_path / "home", tmp_path / "backup"
+    await run_turns(home)
+    back_up(home, target)
+    await run_turns(home)
+    blocking = Path(f"{database(home)}.restoring")
+    blocking.mkdir()
+    with pytest.raises(HomeUnusable, match="Is a directory"):
+        await restore_home(home, home, CONFIG, target)
+    blocking.rmdir()
+    assert not (home / "removed").exists()
+    await run_turns(home)
+    fresh = tmp_path / "fresh"
+    (target / "workspaces/default/workspace.db").unlink()
+    with pytest.raises(StoreLost, match="is missing; use another backup"):
+        await restore_home(fresh, fresh, CONFIG, target)
+    assert not (fresh / "workspaces/default").exists()
+
+
+async def test_accepting_a_loss_of_nothing_or_of_an_unknown_workspace_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    await run_turns(home)
+    with pytest.raises(InputRefused, match="lacks nothing"):
+        await accept_loss(home, CONFIG, "default")
+    with pytest.raises(InputRefused, match="there is no workspace 'other'"):
+        await accept_loss(home, CONFIG, "other")
 
 
 async def test_a_new_machine_gets_everything_from_a_backup(tmp_path: Path) -> None:

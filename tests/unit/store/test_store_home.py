@@ -61,6 +61,11 @@ def test_f48_a_lock_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> No
         HomeLock(tmp_path).acquire()
 
 
+def test_f48_a_home_whose_path_is_not_utf_8_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(HomeUnusable, match="is not UTF-8; choose another folder"):
+        prepare_home(Path(os.fsdecode(bytes(tmp_path) + b"/\xff")))
+
+
 def test_f48_a_home_inside_a_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HomeUnusable, match="cannot be used"):

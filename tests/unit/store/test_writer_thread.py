@@ -176,7 +176,6 @@ async def test_f57_a_bug_in_a_callback_of_the_home_database_fails_its_callers_an
     await database.close()
 
 
-
 async def test_f57_a_writer_that_dies_with_appends_in_its_hands_fails_their_callers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,18 +8,20 @@ from pathlib import Path
 
 from mainstay.agent import home_backup
 from mainstay.agent.home_backup import RestoredWorkspace
-from mainstay.cli.commands.home_locator import load_storage, locate_data_folder, resolve_home, run_async
+from mainstay.cli.commands.home_locator import resolve_home, run_async
 from mainstay.cli.commands.output import format_time, print_json
 from mainstay.cli.commands.plugin_mcp_helpers import confirm
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config, check_workspace, resolve_data_folder
+from mainstay.core.errors import ConfigError
 from mainstay.core.outcome_text import format_count
 from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
 def back_up(options: argparse.Namespace) -> int:
     home, folder = resolve_home(options), Path(options.folder).expanduser().absolute()
-    manifest = home_backup.back_up_home(home, locate_data_folder(home), load_storage(home), folder)
+    config, data = _load_config(home)  # a file that cannot be read may say that the data is elsewhere
+    manifest = home_backup.back_up_home(home, data, config.storage, folder)
     if options.json:
         print_json({"ok": True, "folder": str(folder), **_to_document(manifest)})
         return 0
@@ -38,7 +40,7 @@ def restore(options: argparse.Namespace) -> int:
     home, folder = resolve_home(options), Path(options.folder).expanduser().absolute()
     workspace = check_workspace(options.workspace) if options.workspace is not None else None
     manifest = home_backup.read_backup(folder)
-    names = [workspace] if workspace is not None else manifest.workspaces
+    names = home_backup.select_workspaces(folder, manifest, workspace)
     question = f"Replace the databases of {', '.join(names)} by those of {format_time(manifest.at)}?"
     if not options.yes and not confirm(question, "restoring needs confirmation; add --yes to confirm"):
         print("nothing was changed")
@@ -51,14 +53,35 @@ def restore(options: argparse.Namespace) -> int:
 def _load_config(home: Path, backup: Path | None = None) -> tuple[Config, Path]:
     """Return the configuration and the data folder; of a home without a configuration, those of the backup."""
     source = backup if backup is not None and not (home / "mainstay.yaml").exists() else home
-    config = load_config(source, env=os.environ).config
-    return config, resolve_data_folder(home, config)
+    config = load_config(source, env=_KnownVariables(os.environ)).config
+    data = resolve_data_folder(home, config)
+    if _UNSET in str(data):
+        raise ConfigError("state.data_dir needs an environment variable that is not set")
+    return config, data
+
+
+_UNSET = "<unset>"
+
+
+class _KnownVariables(dict[str, str]):
+    """The environment, with a placeholder for every other variable: API keys are often set for the server only, and are
+    not needed to copy files."""
+
+    def __missing__(self, name: str) -> str:
+        return _UNSET
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def get(self, name: str, default: str | None = None) -> str:  # type: ignore[override]
+        return self[name]
 
 
 def accept_loss(options: argparse.Namespace) -> int:
     config, data = _load_config(resolve_home(options))
     name = check_workspace(options.name)
-    question = f"Go on without the events of {name} that are missing? Spending stays counted."
+    loss = home_backup.find_acceptable_loss(data, config, name)
+    question = f"{loss.describe()}. Go on without them? Spending stays counted."
     if not options.yes and not confirm(question, "accepting a loss needs confirmation; add --yes to confirm"):
         print("nothing was changed")
         return 0

@@ -21,13 +21,16 @@ from mainstay.core.errors import ConfigError, SessionUnknown
 from mainstay.core.journal import Record
 from mainstay.core.ports import SessionInfo, Store
 from mainstay.operations.sessions import read_journal
+from mainstay.store.home import check_path_encoding
 
 T = TypeVar("T")
 
 
 def resolve_home(options: argparse.Namespace) -> Path:
-    home: str | None = options.home
-    return Path(home).expanduser().absolute() if home is not None else default_home(os.environ)
+    given: str | None = options.home
+    home = Path(given).expanduser().absolute() if given is not None else default_home(os.environ)
+    check_path_encoding(home)
+    return home
 
 
 class WorkspaceLocation(msgspec.Struct, frozen=True):
@@ -88,7 +91,9 @@ def run_async(coroutine: Coroutine[Any, Any, T]) -> T:
 async def open_store_read_only(location: WorkspaceLocation | Path) -> AsyncIterator[Store]:
     """Open a workspace's store read-only, which works while another process owns the home."""
     location = location if isinstance(location, WorkspaceLocation) else locate_workspace(location)
-    async with workspace_stores.open_store(load_storage(location.home), location.folder, read_only=True) as store:
+    storage = load_storage(location.home)
+    workspace_stores.refuse_lost_database(storage, location.folder)
+    async with workspace_stores.open_store(storage, location.folder, read_only=True) as store:
         yield store
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import ssl
 from collections.abc import Mapping
@@ -98,7 +99,18 @@ def error_for_unreachable(label: str, url: str, error: BaseException) -> Unreach
     )
     if isinstance(error, ssl.SSLCertVerificationError):
         unreachable.retryable = False  # a certificate does not change within seconds
+    elif isinstance(error, ConnectionRefusedError) and _is_loopback(url):
+        unreachable.is_not_running, unreachable.counts_as_failure = True, False
+        unreachable.args = (f"{label} is not running: connections to {format_origin(url)} are refused",)
     return unreachable
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def error_for_missing_stream(label: str, body: bytes) -> ProviderError:

@@ -49,16 +49,18 @@ def copy_database(source: Path, target: Path) -> DatabaseCopy:
     return inspect_copy(target)
 
 
-def inspect_copy(path: Path) -> DatabaseCopy:
-    """Read a copy completely and return what it contains. Raises StoreCorrupt if it is damaged."""
+def inspect_copy(path: Path, shown: Path | None = None) -> DatabaseCopy:
+    """Read a copy completely and return what it contains. Raises StoreCorrupt if it is damaged; `shown` is the file
+    that the error names."""
+    shown = shown or path
     if not path.is_file():
-        raise StoreLost(f"{path} is missing")
-    with map_sqlite_errors(str(path)):
+        raise StoreLost(f"{shown} is missing")
+    with map_sqlite_errors(str(shown)):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
         try:
             problem = str(db.execute("PRAGMA integrity_check(1)").get)
             if problem != "ok":
-                raise StoreCorrupt(f"{path} is damaged: {problem}")
+                raise StoreCorrupt(f"{shown} is damaged: {problem}")
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")}
             rows = {
                 table: int(db.execute(f"SELECT count(*) FROM {table}").get)

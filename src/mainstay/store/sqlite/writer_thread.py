@@ -129,7 +129,9 @@ class WriterThread(threading.Thread):
     def run(self) -> None:
         try:
             self._run_batches()
-        except BaseException as error:  # not even failing the callers worked; without an answer they would wait for ever
+        except (
+            BaseException
+        ) as error:  # not even failing the callers worked; without an answer they would wait for ever
             self._health.mark_dead(error)
             self._refuse_items(error)
         else:
@@ -179,8 +181,8 @@ class WriterThread(threading.Thread):
         refusal = f"{self.path} cannot be written any more: its writer stopped ({type(error).__name__}); restart"
         taken = [*self._batch, *self._background_jobs]
         self._background_jobs.clear()
-        for item in taken:
-            item.error = item.error or StoreFailed(refusal)
+        for one in taken:
+            one.error = one.error or StoreFailed(refusal)
         self._deliver_results(taken)
         while (item := self.queue.get()) is not None:
             item.error = StoreFailed(refusal)
