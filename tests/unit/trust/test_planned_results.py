@@ -197,3 +197,8 @@ async def test_the_author_of_all_that_a_planned_search_found_may_be_answered(
 ) -> None:
     why = await find_question("thank the people of the cable by mail", *calls)
     assert (why == "") is is_free, why
+
+
+async def test_a_place_that_resembles_the_users_is_not_planned_by_reading_it() -> None:
+    calls = (PAGE, Call("read_room", {"room": "lunch_"}), Call("post_message", {"room": "lunch_", "text": "ich komme"}))
+    assert await find_question("sag ann in lunch dass ich komme", *calls) != ""
