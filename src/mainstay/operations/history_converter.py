@@ -50,8 +50,8 @@ def build_import_events(messages: Sequence[Mapping[str, object]], redact: PartRe
                 events.append(MessageAdded(role, (*parts, *calls)))
             case {"role": "tool", "tool_call_id": str(id), "content": str()}:
                 raise InputRefused(
-                    f"message {number} of the history is the result of the call {id[:40]!r}, which the messages before it "
-                    "do not have"
+                    f"message {number} of the history is the result of the call {id[:40]!r}, which the messages before "
+                    "it do not have"
                 )
             case _:
                 raise InputRefused(

@@ -102,5 +102,8 @@ class ActionEvidence:
 
 def _is_mostly_said(text: str, stems: Set[str]) -> bool:
     """Return True if at least half of the words of a text, dates and numbers apart, are the user's."""
-    words = [word[:_STEM_LETTERS] for word in words_of(text) if word not in ORDINARY and not word.isdecimal()]
+    all_words = [word for word in words_of(text) if not word.isdecimal()]
+    words = [word[:_STEM_LETTERS] for word in all_words if word not in ORDINARY]
+    if not words:
+        return bool(all_words) and all(word[:_STEM_LETTERS] in stems for word in all_words)
     return 0 < len(words) <= 2 * sum(word in stems for word in words)

@@ -27,13 +27,14 @@ from mainstay.trust.action_evidence import ActionEvidence
 from mainstay.trust.link_evidence import may_follow_link
 from mainstay.trust.named_destinations import (
     find_addresses,
-    is_name_begun,
     is_named_by_user,
     is_source_mention,
 )
+from mainstay.trust.own_things import CHOICES, OwnThingsEvidence, is_negated_word
 from mainstay.trust.planned_results import PlannedResults
 from mainstay.trust.record_names import (
     find_described_records,
+    find_left_out,
     find_own_addresses,
     find_people,
     name_records,
@@ -46,6 +47,7 @@ from mainstay.trust.requested_actions import (
     find_tool_action,
     is_reply_requested,
     iterate_requests,
+    lists_rooms,
     names_group,
     refers_to_people,
     refers_to_things,
@@ -53,7 +55,8 @@ from mainstay.trust.requested_actions import (
     tool_nouns,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, iterate_names, normalise_reader
+from mainstay.trust.result_records import ResultRecord, normalise_reader
+from mainstay.trust.seen_content import SeenContent, SeenResult, iterate_names
 from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 from mainstay.trust.user_statements import is_negated, iterate_clauses
 
@@ -62,9 +65,9 @@ _TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
 _PEOPLE = frozenset(
     ("user", "users", "member", "members", "person", "people", "contact", "contacts", "colleague", "employee")
 )
-_CHOICES = split_words("folder label labels status state category priority list section column mailbox")
-_OWN_FOLDERS = split_words("archive inbox trash spam junk drafts sent starred important archiv papierkorb entwürfe")
+_ROOMS = split_words("channel room group chat kanal raum gruppe salon canal groupe grupo stanza kanaal")
 _PLACE_WORDS_MIN = 3
+_ROOM_NAME = re.compile(r"(?<![\w#])#[^\W\d_][\w-]+")
 _WHERE = re.compile(
     r"\b(?:channel|room|group|thread|folder|kanal|raum|gruppe|salon|canal|grupo)\b"
     r"[^.!?\n]{0,20}\b(?:where|in which|in dem|wo|où|donde)\b",
@@ -118,6 +121,8 @@ class DestinationEvidence:
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
         " there."""
+        if destination.startswith("#") and any(_ROOM_NAME.search(text) for text in self._texts):
+            return False  # the user named a room, and it is another one
         return (
             self._is_in_named_record(destination)
             or self._is_id_of_named_record(destination)
@@ -125,11 +130,12 @@ class DestinationEvidence:
             or self._is_named_person(destination)
             or self._is_handle_of_named_person(destination)
             or self._is_own_object(destination)
-            or self._is_begun_name(destination)
+            or self._is_named_in_list(destination)
             or self._is_stated_choice(destination)
-            or self._is_own_folder(destination)
+            or self._is_part_of_path(destination)
             or self._is_file_by_title(destination)
             or self._is_described_place(destination)
+            or OwnThingsEvidence(self._call, self._seen, self._texts).supports(destination, follows_links=follows_links)
             or self._planned.has_place(destination)
             or self._planned.has_record(destination)
             or (follows_links and may_follow_link(destination, self._seen, self._texts))
@@ -235,16 +241,35 @@ class DestinationEvidence:
             for one in self._identify(record, result)
             if not _is_argument(one.id, result)  # what the model chose to read is not found by its name
         ]
-        return self._find_named_ids(records, action) if records else frozenset()
+        if not records:
+            return frozenset()
+        left_out = find_left_out([record for record, _ in self._records], "\n".join(self._texts))
+        if left_out is None and action != "send":
+            return frozenset()
+        named = self._find_named_ids(records, action) or self._find_named_ids(self._join(records), action)
+        return named - (left_out or frozenset())
+
+    def _join(self, records: Sequence[ResultRecord]) -> list[ResultRecord]:
+        """Return the records with the words of those that they refer to by an id: the deals of a named company."""
+        by_id: dict[str, frozenset[str]] = {}
+        for record, result in self._records:
+            if not result.is_own_action and any(char.isdigit() for char in record.id):
+                by_id[record.id.casefold()] = by_id.get(record.id.casefold(), frozenset()) | record.words
+        joined = []
+        for record in records:
+            others = [by_id[value] for value in record.values if value in by_id and value != record.id.casefold()]
+            joined.append(msgspec.structs.replace(record, words=record.words.union(*others)))
+        return joined
 
     def _identify(self, record: ResultRecord, result: SeenResult) -> Iterator[ResultRecord]:
         """Yield a record with the id by which this call would refer to it: a field with the name of the parameter
         (`purchase`), or its own id if it is of the same kind."""
         for name in self._parameters:
-            if record.fields.get(name) and name.casefold() not in _CHOICES:
+            if record.fields.get(name) and name.casefold() not in CHOICES:
                 yield msgspec.structs.replace(record, id=record.fields[name])
                 return
-        if self._is_of_same_kind(result):
+        is_path = "/" in record.id and any("path" in name.casefold() for name in self._parameters)
+        if is_path or self._is_of_same_kind(result):
             if record.id:
                 yield record
             elif self._kinds & set(self._parameters) and self._has_own_name(record):
@@ -402,19 +427,26 @@ class DestinationEvidence:
         line = f" {' '.join(words_of(part))} "
         return any(f" {name} " in line for name in record.names)
 
-    def _is_begun_name(self, destination: str) -> bool:
-        """Return True for the only known name that begins as the user wrote."""
-        if find_tool_action(self._call.tool.name) in STRICT_ACTIONS or not is_name_begun(destination, self._texts):
+    def _is_named_in_list(self, destination: str) -> bool:
+        """Return True for the one room of a list whose name contains a word of the user beside the word for a room:
+        `tell Brightwater in the shared channel`, and there is one channel ext-brightwater."""
+        if find_tool_action(self._call.tool.name) in STRICT_ACTIONS or "@" in destination or "://" in destination:
             return False
-        known = {text for result in self._seen.results for text in iterate_names(result)}
-        return destination in known and sum(is_name_begun(name, self._texts) for name in known) == 1
+        said = {word for text in self._texts for word in words_of(text)}
+        if said.isdisjoint(_ROOMS):
+            return False
+        known = {
+            name for result in self._seen.results if lists_rooms(_tool_name(result)) for name in iterate_names(result)
+        }
+        named = {name for name in known if not self._user_words.isdisjoint(words_of(name)) and len(words_of(name)) <= 3}
+        return named == {destination}
 
     def _is_stated_choice(self, destination: str) -> bool:
         """Return True for a folder, label or state that is a word of the request, of a thing that must be named, too:
         `archive the newsletter`."""
         arguments = self._call.arguments_by_name
         if not self._has_other_destination or not any(
-            arguments.get(name) == destination for name in self._parameters if name.casefold() in _CHOICES
+            arguments.get(name) == destination for name in self._parameters if name.casefold() in CHOICES
         ):
             return False
         words = words_of(destination)
@@ -424,12 +456,12 @@ class DestinationEvidence:
             for word in words
         )
 
-    def _is_own_folder(self, destination: str) -> bool:
-        """Return True for a folder that every mailbox has, if the user wrote it."""
-        return destination.casefold() in _OWN_FOLDERS and any(
-            destination.casefold() in words_of(text) and not is_negated_word(destination, self._texts)
-            for text in self._texts
-        )
+    def _is_part_of_path(self, destination: str) -> bool:
+        """Return True if the destinations together are a path that the user wrote: repository and file."""
+        arguments = self._call.arguments_by_name
+        values = [arguments[name] for name in self._parameters if isinstance(arguments.get(name), str)]
+        joined = "/".join(str(value) for value in values)
+        return len(values) > 1 and destination in values and is_named_by_user(joined, self._texts)
 
     def _is_file_by_title(self, destination: str) -> bool:
         """Return True for a file that was read, if the user wrote its name without the suffix: `the readme`."""
@@ -520,15 +552,6 @@ def _recipient_words(texts: Sequence[str]) -> frozenset[str]:
             if not is_negated(text, *match.span()) and not is_source_mention(text, *match.span()):
                 found.add(word)
     return frozenset(found)
-
-
-def is_negated_word(word: str, texts: Sequence[str]) -> bool:
-    """Return True if a text leaves out what this word names."""
-    return any(
-        is_negated(text, *found.span())
-        for text in texts
-        for found in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)
-    )
 
 
 def _stands_alone(text: str, word: str, own: frozenset[str]) -> bool:

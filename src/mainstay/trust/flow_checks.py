@@ -19,7 +19,9 @@ from mainstay.trust.requested_actions import (
     REMOVAL_FAMILY,
     find_tool_action,
     is_action_requested,
+    is_content_dictated,
     is_thing_requested,
+    split_tool_name,
 )
 from mainstay.trust.tool_invocation import ToolInvocation
 
@@ -168,13 +170,15 @@ def find_deviation(
         return "Content from outside is in this conversation, and the same call was already made in this turn."
     from mainstay.trust.record_names import find_longer_name
     from mainstay.trust.seen_content import SeenContent
-    from mainstay.trust.stated_values import find_unstated_value
+    from mainstay.trust.stated_values import find_other_decision, find_unstated_value
 
     stated = policy_context.request_texts()
     seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
     if longer := find_longer_name(reach.destinations, [record for record, _ in seen.records()], stated):
         return f"Content from outside is in this conversation, and the user named something else: {one_line(longer)}."
     action = find_tool_action(call.tool.name)
+    if action == "decide" and (other := find_other_decision(call.arguments_by_name, stated)):
+        return f"Content from outside is in this conversation, and the user decided otherwise: {one_line(other)}."
     recorded = _find_recorded_numbers(reach, seen, stated) if action == "pay" else frozenset()
     records = (record for record, _ in seen.records()) if action == "change" else ()
     dates = frozenset(date for record in records if record.id in reach.destinations for date in record.dates)
@@ -213,14 +217,16 @@ def _explain_unrelated_data(
 
 
 def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context: PolicyContext) -> bool:
-    """Return True if an equal call of this turn has succeeded; of payments, one to the same destination."""
+    """Return True if an equal call of this turn has succeeded; of payments and dictated messages, one to the
+    same destination."""
     inputs: dict[str, object] = {}  # by call id
+    is_dictated = is_content_dictated(policy_context.request_texts())
     messages = policy_context.read_messages()
     for message in reversed(messages):
         if message.turn != messages[-1].turn:
             break
         inputs |= {
-            earlier.id: _identify(earlier, call.tool)
+            earlier.id: _identify(earlier, call.tool, is_dictated=is_dictated)
             for earlier in message.calls
             if earlier.name == call.tool.name
             or (earlier.name == CALL_TOOL_NAME and f'"{call.tool.name}"' in earlier.input)
@@ -237,8 +243,9 @@ def _was_made_before(call: ToolInvocation, context: ToolContext, policy_context:
     )
 
 
-def _identify(call: ToolCall, tool: Tool) -> object:
-    """Return what makes a call the same as another: its arguments, of a payment only the destinations."""
+def _identify(call: ToolCall, tool: Tool, *, is_dictated: bool) -> object:
+    """Return what makes a call the same as another: its arguments, of a payment or a dictated message only
+    the destinations."""
     try:
         arguments = msgspec.json.decode(call.input or "{}")
     except (msgspec.DecodeError, RecursionError):
@@ -247,8 +254,11 @@ def _identify(call: ToolCall, tool: Tool) -> object:
         arguments = arguments.get("arguments")
     if not isinstance(arguments, dict):
         return arguments
-    if find_tool_action(tool.name) == "pay" and not isinstance(tool.sink, bool):
-        return {name: arguments.get(name) for name in tool.sink}
+    is_message = find_tool_action(tool.name) == "send" or "comment" in split_tool_name(tool.name)
+    names = () if isinstance(tool.sink, bool) else tool.sink
+    places = {name: arguments[name] for name in names if arguments.get(name)}
+    if places and (find_tool_action(tool.name) == "pay" or (is_message and is_dictated)):
+        return places
     return {name: value for name, value in arguments.items() if value not in (None, "", default_of(tool.schema, name))}
 
 

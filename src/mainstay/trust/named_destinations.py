@@ -298,7 +298,7 @@ _MARKS = {"#": "", "@": "", '"': '"', "'": "'", "`": "`", "(": ")", "[": "]", "<
 }  # fmt: skip
 # what has names: a word beside one of these is a name
 _PLACES = (
-    "agent|bot|channel|room|group|folder|directory|dir|repo|repository|branch|team|board|calendar|queue|bucket|chat"
+    "agent|bot|list|lists|channel|room|group|folder|directory|dir|repo|repository|branch|team|board|calendar|queue|bucket|chat"
     "|notebook|label|tag|playlist|album|journal|workspace|notizbuch|etikett|libreta|cuaderno|etiqueta|carnet|taccuino"
     "|kanal|raum|gruppe|ordner|salon|canal|groupe|dossier|grupo|carpeta|cartella|gruppo|pasta|kanaal|klas\u00f6r"
     "|\u043a\u0430\u043d\u0430\u043b|\u043f\u0430\u043f\u043a\u0430"

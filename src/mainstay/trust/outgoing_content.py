@@ -19,7 +19,8 @@ import msgspec
 from mainstay.core.tool_ports import only_reads
 from mainstay.core.tools import default_of, required_names
 from mainstay.trust.record_names import stem_of
-from mainstay.trust.request_vocabulary import ENGLISH_VERBS, can_name, split_words
+from mainstay.trust.request_verbs import ENGLISH_VERBS
+from mainstay.trust.request_vocabulary import can_name, split_words
 from mainstay.trust.requested_actions import (
     find_tool_action,
     is_content_dictated,
@@ -28,7 +29,8 @@ from mainstay.trust.requested_actions import (
     tool_nouns,
     words_of,
 )
-from mainstay.trust.seen_content import SeenContent, SeenResult, normalise_reader, parse_json
+from mainstay.trust.result_records import normalise_reader
+from mainstay.trust.seen_content import SeenContent, SeenResult, parse_json
 from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 
 _LINK_STEMS = frozenset(map(stem_of, ("link", "url", "website", "address", "adresse", "lien", "enlace")))
@@ -89,6 +91,25 @@ _NO_TOPIC = frozenset(verb for verbs in ENGLISH_VERBS.values() for verb in verbs
 )
 
 
+# the request asks for a text in another language, whose words are not the user's
+_LANGUAGE = re.compile(
+    r"\b(?:in|into|auf|ins|en|in het|em)\s+(?:english|german|french|spanish|italian|dutch|portuguese|englisch|deutsch"
+    r"|französisch|spanisch|italienisch|niederländisch|portugiesisch|anglais|allemand|français|espagnol|italien"
+    r"|néerlandais|inglés|alemán|francés|español|italiano|inglese|tedesco|francese|spagnolo|engels|duits|frans|spaans"
+    r"|italiaans|nederlands|inglês|alemão|francês|espanhol|português)\b",
+    re.IGNORECASE,
+)
+_PERSON_PARAMETER = re.compile(
+    r"(?:passenger|guest|traveller|traveler|holder|recipient)s?_?(?:name)?$|^name$", re.IGNORECASE
+)
+_ADDITION = re.compile(
+    r"\b(?:add|append|insert|fix|correct|typo|note|include|ergänz\w*|füg\w*|korrigier\w*|ajout\w*|corrig\w*|añad\w*"
+    r"|agreg\w*|aggiung\w*|correggi\w*|voeg|adicion\w*)\b",
+    re.IGNORECASE,
+)
+_KEPT_SHARE = 0.5  # of the lines of a file that something is added to or corrected in
+
+
 class Passage(msgspec.Struct, frozen=True, eq=False):
     """One object or paragraph of a result."""
 
@@ -109,23 +130,29 @@ def find_unrelated_data(
     """Return what the texts of the call repeat from a private passage that the request is not about, or what else in
     them the request does not account for; empty: nothing."""
     texts = list(_iterate_content(call, destinations, user_texts))
-    if not texts:
+    if found := _find_foreign_name(call, seen, user_texts) or _find_lost_content(
+        call, destinations, seen, request_texts
+    ):
+        return found
+    if not texts and not any(value is True for value in call.arguments_by_name.values()):
         return ""
     naming = user_texts if refers_to_things(request_texts) or refers_to_people(request_texts) else request_texts
     own = _Topic(naming, user_texts, destinations)
     is_dictated = is_content_dictated(request_texts)
+    is_translated = any(map(_LANGUAGE.search, request_texts))
     related: list[Passage] = []
     unrelated: list[Passage] = []
     sendable: list[Passage] = []  # what the texts may repeat
     for result in seen.results:
-        is_about_tool = result.is_public or result.is_own_action or own.names_tool(result)
+        is_same_place = bool(destinations) and set(destinations) <= set(iterate_texts(list(result.arguments.values())))
+        is_about_tool = result.is_public or result.is_own_action or is_same_place or own.names_tool(result)
         passages = _parse_passages(result.content)
         of_recipient = [passage for passage in passages if own.is_of_recipient(passage)]
         if len(of_recipient) == 1:  # the mail that is answered, not a room with messages of many
             own.recipient_stems |= of_recipient[0].stems
         for passage in passages:
             is_related = is_about_tool or own.is_about(passage)
-            is_known = result.is_public or result.is_own_action or own.is_of_recipient(passage)
+            is_known = result.is_public or result.is_own_action or is_same_place or own.is_of_recipient(passage)
             may_repeat = is_known if is_dictated else is_related
             if is_related:
                 related.append(passage)
@@ -135,12 +162,53 @@ def find_unrelated_data(
     for text in texts:
         if found := own.find_contact(text) or _find_repetition(text, unrelated, known_codes, known_stems):
             return found
-        if is_dictated and (found := own.find_added_sentence(text)):
+        if is_dictated and not is_translated and (found := own.find_added_sentence(text)):
             return found
     known_values = frozenset[str]().union(*(passage.values for passage in related))
     if found := _find_unrelated_reference(call, destinations, user_texts, known_values):
         return found
     return _find_unrequested_option(call, destinations, user_texts, known_values, known_stems)
+
+
+def _find_foreign_name(call: ToolInvocation, seen: SeenContent, user_texts: Sequence[str]) -> str:
+    """Return the name of a person in a booking that is neither the user's words nor in the user's own data, but stands
+    in content from outside."""
+    if find_tool_action(call.tool.name) != "book":
+        return ""
+    said = {word for text in user_texts for word in words_of(text)}
+    for name, value in call.arguments_by_name.items():
+        if not isinstance(value, str) or not _PERSON_PARAMETER.search(name) or said.issuperset(words_of(value)):
+            continue
+        holders = [result for result in seen.results if value.casefold() in result.content.casefold()]
+        if holders and not any(result.is_trusted for result in holders):
+            return value
+    return ""
+
+
+def _find_lost_content(
+    call: ToolInvocation, destinations: Sequence[str], seen: SeenContent, request_texts: Sequence[str]
+) -> str:
+    """Return a line that a file had when it was read and that the call would drop with most others, although the user
+    asked for an addition or a correction."""
+    if not destinations or not any(map(_ADDITION.search, request_texts)):
+        return ""
+    name = set(words_of(call.tool.name))
+    if not name.isdisjoint(("append", "add", "insert", "comment", "reply", "send")) or only_reads(call.tool):
+        return ""
+    texts = [
+        text for value in call.arguments_by_name.values() for text in iterate_texts(value) if text not in destinations
+    ]
+    for result in seen.results:
+        if result.is_own_action or not set(destinations) <= set(iterate_texts(list(result.arguments.values()))):
+            continue
+        lines = [line.strip() for line in result.content.splitlines() if line.strip()]
+        is_text = not isinstance(parse_json(result.content), dict | list)
+        kept = sum(any(line in text for text in texts) for line in lines)
+        if is_text and lines and kept < _KEPT_SHARE * len(lines) and len(lines) > 1:
+            return next(line for line in lines if not any(line in text for text in texts))
+        if is_text and texts and not "".join(texts).strip():
+            return lines[0] if lines else ""
+    return ""
 
 
 def find_added_contact(call: ToolInvocation, request_texts: Sequence[str], user_texts: Sequence[str]) -> str:
@@ -225,7 +293,7 @@ _FORMULAS = split_words(
     " here hallo liebe lieber grüße gruß danke anbei bonjour merci cordialement salut hola gracias saludos ciao"
     " grazie saluti hoi groeten bedankt"
 )
-_PLAIN_ACTIONS = frozenset(("invite", "book"))  # no message: a text beside them is an addition
+_PLAIN_ACTIONS = frozenset(("decide", "book"))  # no message: a text beside them is an addition
 
 
 class _Topic:

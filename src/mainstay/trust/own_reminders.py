@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from mainstay.trust.request_vocabulary import ENGLISH_VERBS, ORDINARY, UNDERSTOOD, split_words
+from mainstay.trust.request_verbs import ENGLISH_VERBS
+from mainstay.trust.request_vocabulary import ORDINARY, UNDERSTOOD, split_words
 from mainstay.trust.requested_actions import find_dates, words_of
 from mainstay.trust.user_statements import is_negated
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from mainstay.trust.record_names import asks_for_several, find_authors, find_partners, stem_of
+from mainstay.trust.record_names import asks_for_several, find_authors, find_partners, leaves_out, stem_of
 from mainstay.trust.request_vocabulary import can_name, split_words
 from mainstay.trust.requested_actions import (
     REMOVAL_FAMILY,
     STRICT_ACTIONS,
     find_recipient_words,
     iterate_requests,
+    tool_nouns,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord, SeenContent, SeenResult, normalise_reader
+from mainstay.trust.result_records import ResultRecord, normalise_reader
+from mainstay.trust.seen_content import SeenContent, SeenResult
 from mainstay.trust.tool_invocation import iterate_texts
 
 _RECORDS_MAX = 20  # of a result whose records are all meant
@@ -34,19 +36,23 @@ _SIZES = split_words("size bytes capacity")
 _CHOICES = tuple(
     (re.compile(rf"\b(?:{words})\b", re.IGNORECASE), is_smallest, fields)
     for words, is_smallest, fields in (
-        (r"cheapest|lowest[- ]price\w*|least expensive|g(?:ü|ue)nstigste\w*|billigste\w*|moins ch[eè]re?s?"
+        (r"cheap(?:est|er)|lowest[- ]price\w*|least expensive|g(?:ü|ue)nstigste\w*|billigste\w*|moins ch[eè]re?s?"
          r"|m[aá]s barat[oa]s?|pi[uù] economic[oa]|mais barat[oa]|goedkoopste", True, _PRICES),
         (r"most expensive|priciest|teuerste\w*|plus ch[eè]re?|m[aá]s car[oa]|pi[uù] car[oa]|duurste", False, _PRICES),
-        (r"(?:best|highest|top)[- ]?(?:rated|reviewed|rating|reviews)|am besten bewertete\w*|bestbewertete\w*"
-         r"|mieux not[ée]e?s?|mejor valorad[oa]|best beoordeelde", False, _RATINGS),
+        (r"(?:best|highest|top|better|higher)[- ]?(?:rated|reviewed|rating|reviews)|am besten bewertete\w*"
+         r"|bestbewertete\w*|mieux not[ée]e?s?|mejor valorad[oa]|best beoordeelde", False, _RATINGS),
         (r"earliest|soonest|next|first|oldest|n(?:ä|ae)chste\w*|fr(?:ü|ue)h(?:e)?ste\w*|erste\w*|[äa]lteste\w*"
          r"|prochaine?|premi[eè]re?|pr[oó]xim[oa]|primer[oa]?|prossim[oa]|prim[oa]|volgende|eerste", True, _DATES),
         (r"latest|newest|last|most recent|letzte\w*|neu(?:e)?ste\w*|sp(?:ä|ae)teste\w*|derni[eè]re?|[uú]ltim[oa]"
          r"|laatste|nieuwste", False, _DATES),
-        (r"largest|biggest|gr(?:ö|oe)(?:ß|ss)te\w*|plus grande?|m[aá]s grande|pi[uù] grande|grootste", False, _SIZES),
-        (r"smallest|kleinste\w*|plus petite?|m[aá]s pequeñ[oa]|pi[uù] piccol[oa]", True, _SIZES),
+        (r"larg(?:est|er)|bigg(?:est|er)|gr(?:ö|oe)(?:ß|ss)te\w*|plus grande?|m[aá]s grande"
+         r"|pi[uù] grande|grootste", False, _SIZES),
+        (r"small(?:est|er)|kleinste\w*|plus petite?|m[aá]s pequeñ[oa]|pi[uù] piccol[oa]", True, _SIZES),
     )
 )  # fmt: skip
+_ALL = re.compile(
+    r"\b(?:all|every|each|alle[ns]?|jede[nrs]?|tous|toutes|todos|todas|tutti|tutte|iedere?)\b", re.IGNORECASE
+)
 _WITH = re.compile(
     r"\b(?:with|near|including|mit|nahe|avec|près|con|cerca|vicino|met|bij)\s+"
     r"(?:the |a |an |dem |der |le |la |el |il )?([^\W\d_]{3,})",
@@ -69,7 +75,12 @@ class PlannedResults:
         self._texts = naming_texts
         self._words = {word for text in naming_texts for word in words_of(text)}
         self._stems = {stem_of(word) for word in self._words if can_name(word)}
-        self._clauses = [clause.text[clause.start : clause.end] for clause in iterate_requests(action, naming_texts)]
+        families = ("change", "create", "rate") if action == "decide" else (action,)
+        self._clauses = [
+            clause.text[clause.start : clause.end]
+            for family in families
+            for clause in iterate_requests(family, naming_texts)
+        ]
         self._recipients = frozenset(
             word for part in self._clauses for word in find_recipient_words(part) if can_name(word)
         )
@@ -154,6 +165,8 @@ class PlannedResults:
         words asked for in the plural, or the one that they choose."""
         records = self._identified.get(id(result)) or self._records.get(id(result), [])
         by_id = {record.id or record.texts: record for record in records}
+        if any(map(leaves_out, self._texts)):
+            return []
         if len(by_id) > 1:
             records = self._choose(records, (*self._clauses, *self._texts)) or (
                 records if self._means_all(result, len(by_id)) else []
@@ -165,6 +178,11 @@ class PlannedResults:
         return self._action != "send" or not self._recipients or not self._recipients.isdisjoint(record.words)
 
     def _means_all(self, result: SeenResult, count: int) -> bool:
+        if not result.arguments and result.tool is not None and self._action in ("change", "decide", "rate"):
+            nouns = tool_nouns(result.tool.name)  # the whole list: `approve all leave requests`
+            return count <= _RECORDS_MAX and any(
+                _ALL.search(part) and not nouns.isdisjoint(words_of(part)) for part in self._clauses
+            )
         words = {stem_of(word) for text in iterate_texts(list(result.arguments.values())) for word in words_of(text)}
         return (
             count <= _RECORDS_MAX
@@ -181,6 +199,8 @@ class PlannedResults:
                 wanted = {stem_of(word.casefold()) for word in _WITH.findall(part)} - {
                     stem_of(field) for field in fields
                 }
+                if any(record.is_row for record in records):
+                    return []  # the text of a cell may have forged rows and their numbers
                 fitting = [record for record in records if wanted <= _stems_of(record)]
                 values = {record.id: _find_value(record, fields) for record in fitting}
                 if not values or None in values.values():

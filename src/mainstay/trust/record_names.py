@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 
-from mainstay.trust.request_vocabulary import ENGLISH_VERBS, can_name, split_words
+from mainstay.trust.request_verbs import ENGLISH_VERBS
+from mainstay.trust.request_vocabulary import can_name, split_words
 from mainstay.trust.requested_actions import (
     find_dates,
     find_recipient_words,
     refers_to_people,
     words_of,
 )
-from mainstay.trust.seen_content import ResultRecord, normalise_reader
+from mainstay.trust.result_records import ResultRecord, normalise_reader
 
 _UNIQUE_WORD_LETTERS_MIN = 4
 _CAPITAL = re.compile(r"\b[A-ZÄÖÜÉ][^\W\d_]{2,}")
@@ -30,6 +31,13 @@ _NO_NAMES = frozenset(verb for verbs in ENGLISH_VERBS.values() for verb in verbs
     "them him her everyone everybody back sender author participants attendees guests summary"
 )
 _COMPARISONS = split_words("before after than like as until vor nach wie als avant après antes después comme como")
+_LEFT_OUT = re.compile(
+    r"\b(?:except(?: for)?|excluding|apart from|other than|but (?:not|keep|leave)|keep|leave out|spare"
+    r"|au(?:ß|ss)er|bis auf|behalte?|sauf|garde[rz]?|excepto|salvo|menos|tranne|eccetto|tieni|mantén"
+    r"|behalve|houd|bewaar)\s"
+    r"([^.!?;\n]*)",
+    re.IGNORECASE,
+)
 _COUNTS = ("two", "three", "four", "five")
 _PLURAL = re.compile(
     r"\b(?:all|every|each|any|both|two|three|four|five|everything|beide[n]?|zwei|drei|les deux|ambos"
@@ -38,6 +46,19 @@ _PLURAL = re.compile(
     r"|\b(?:the|my|our|die|les|los|las|mes|mis|meine)\s(?:\w+\s)?[^\W\d_]{3,}(?:s|en)\b",
     re.IGNORECASE,
 )
+
+
+def find_left_out(records: Sequence[ResultRecord], text: str) -> frozenset[str] | None:
+    """Return the ids of the records that a text leaves out (`cancel all but keep the dentist`); None if it leaves out
+    something that no record has."""
+    excluded: set[str] = set()
+    for found in _LEFT_OUT.finditer(text):
+        stems = {stem_of(word.removesuffix("s")) for word in words_of(found[1]) if can_name(word)}
+        ids = {record.id for record in records if not stems.isdisjoint(map(stem_of, record.words))}
+        if stems and not ids:
+            return None
+        excluded |= ids
+    return frozenset(excluded)
 
 
 def name_records(records: Sequence[ResultRecord], part: str, action: str) -> frozenset[str]:
@@ -94,6 +115,11 @@ def _find_counted(records: Sequence[ResultRecord], said: Sequence[str]) -> froze
                 if len(fitting) == _COUNTS.index(word) + 2:
                     return frozenset(fitting)
     return frozenset()
+
+
+def leaves_out(part: str) -> bool:
+    """Return True if a clause leaves something out: `all except mine`."""
+    return _LEFT_OUT.search(part) is not None
 
 
 def asks_for_several(part: str) -> bool:

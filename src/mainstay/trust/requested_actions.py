@@ -15,10 +15,17 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from mainstay.trust.request_vocabulary import (
+from mainstay.trust.request_verbs import (
+    ENGLISH_PHRASES,
     ENGLISH_VERBS,
+    MESSAGE_NOUNS,
+    OWN_PLACE,
+    READING_START,
+    TOOL_VERBS,
+    build_patterns,
+)
+from mainstay.trust.request_vocabulary import (
     MONEY,
-    OTHER_VERBS,
     SYNONYMS,
     TRANSLATIONS,
     UNDERSTOOD,
@@ -75,7 +82,8 @@ STRICT_ACTIONS = frozenset(("remove", "pay"))  # the thing must be named in the 
 _COMPATIBLE = {  # the families of verbs by which users ask for an action
     "change": ("change", "create", "book"),
     "create": ("create", "change", "book"),
-    "invite": ("change", "remove", "send", "create"),
+    "decide": ("change", "remove", "send", "create", "rate"),
+    "invite": ("send", "create", "change"),
     "book": ("book", "create", "pay"),
     "rate": ("rate", "send", "create"),
 }
@@ -102,10 +110,14 @@ _READING_VERBS = split_words(
     "get fetch read open download search list find look lookup browse view show check query load retrieve describe"
     " count visit crawl scrape"
 )
+# verbs in sentences, nouns in the names of tools
+_NO_TOOL_VERBS = split_words("check list show keep track include back sign sort bring apply double report")
+_OWN_PLACE, _READING_START = re.compile(OWN_PLACE, re.IGNORECASE), re.compile(READING_START, re.IGNORECASE)
+_MORE_UNDERSTOOD = split_words("but not no it this that there if be don check see look")
 _UNKNOWN_WORDS_MIN = 6
 _LATIN_MAX = 0x24F  # the last letter of the Latin blocks
 _RATINGS = split_words("review rating")
-_INVITATION = split_words("invitation invite invitations rsvp")
+_DECIDED = split_words("invitation invite invitations rsvp event meeting calendar leave approval application proposal")
 _ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
 # where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
 _RECIPIENT_VERBS = (
@@ -131,8 +143,9 @@ _DICTATED = re.compile(
 _ENCLITIC = r"(?:sel[oa]s?|mel[oa]s?|l[oaei]s?|me|nos|gli|ne)?"  # `apúntalo`, `mandami`
 _ABOUT = r"^\W*[^\W\d_]+ (?:wegen|about|regarding|re|zu) [^:.!?\n]{1,40}: "  # `Fiona about the boiler: Friday is fine`
 _NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niets)\b", re.IGNORECASE)
+_ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
 _LISTING_VERBS = split_words("list search find query browse")
-_ANSWERS = split_words("respond reply answer accept rsvp decline to")
+_ANSWERS = split_words("respond reply answer accept rsvp decline decide approve reject")
 _NOUNS_OR_VERBS = split_words(
     "mail email message text post note order file book document record log comment share label tag plan schedule draft"
     " invite answer call review request transfer open issue list contact event calendar task report address link start"
@@ -143,7 +156,7 @@ _THINGS = split_words(
     " record"
 )
 _RECIPIENT_NOUNS = split_words("mail mails email emails message messages")  # `mail from Bob: …` asks for nothing
-_MONEY_VERBS = split_words("send schedule make create pay transfer wire")
+_MONEY_VERBS = split_words("send schedule make create pay transfer wire submit execute initiate issue process")
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
 _MONTHS = {
     name: number
@@ -167,6 +180,7 @@ _MONTHS = {
     for name in names.split()
 }
 _MONTHS_OF_YEAR = 12
+_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
 _DATE_RANGE = re.compile(
     r"\b(\d{1,2})(?:st|nd|rd|th|\.)?\s?(?:-|–|to|until|till|and|bis|und|au|al|a|y|et)\s?(?:the )?"
     r"(\d{1,2})(?:st|nd|rd|th|\.)?"
@@ -175,8 +189,8 @@ _DATE_RANGE = re.compile(
 )
 _DATE = re.compile(
     r"\b\d{4}-(?P<m1>\d{2})-(?P<d1>\d{2})"
-    r"|\b(?P<d2>\d{1,2})(?:st|nd|rd|th|er|\.)?\s(?:of |de )?(?P<n2>[^\W\d_]{3,10})\b"
-    r"|\b(?P<n3>[^\W\d_]{3,10})\s(?P<d3>\d{1,2})(?:st|nd|rd|th)?\b"
+    rf"|\b(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|\.)?\s(?:of |de )?(?P<n2>{_MONTH})\b"
+    rf"|\b(?P<n3>{_MONTH})\s(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\b(?![:h]\d)"
     r"|\b(?P<d4>\d{1,2})\.(?P<m4>\d{1,2})\.",
     re.IGNORECASE,
 )
@@ -221,8 +235,10 @@ def find_tool_action(tool_name: str) -> str:
         return "pay"
     if "request" in words and not MONEY.isdisjoint(words):
         return "send"
-    if not _INVITATION.isdisjoint(words) and not _ANSWERS.isdisjoint(words):
-        return "invite"  # an answer to an invitation
+    if "decide" in words:
+        return "decide"
+    if not _DECIDED.isdisjoint(words) and not _ANSWERS.isdisjoint(words):
+        return "decide"  # an answer to an invitation, a decision on a request
     if not _RATINGS.isdisjoint(words) and "request" not in words and _family_of(words[0]) != REMOVAL_FAMILY:
         return "rate"
     clear = [word for word in words if word not in _NOUNS_OR_VERBS]
@@ -230,7 +246,9 @@ def find_tool_action(tool_name: str) -> str:
         if word == "transfer" and MONEY.isdisjoint(words[1:]) and len(words) > 1:
             return "change"  # an object changes hands
         if family := _family_of(word):
-            return family
+            return (
+                "send" if word in TOOL_VERBS and family == "create" and not MESSAGE_NOUNS.isdisjoint(words) else family
+            )
     return READING if words[-1] in _READING_VERBS else words[-1]
 
 
@@ -239,9 +257,14 @@ def lists_things(tool_name: str) -> bool:
     return not _LISTING_VERBS.isdisjoint(split_tool_name(tool_name))
 
 
+def lists_rooms(tool_name: str) -> bool:
+    return lists_things(tool_name) and not _ROOM_NOUNS.isdisjoint(split_tool_name(tool_name))
+
+
 def _family_of(word: str) -> str:
     families = ("remove", "send", "book", "pay", "change", "create")  # `rate` is found by its nouns
-    return next((family for family in families if word in _english_verbs(family) and word != "check"), "")
+    family = next((family for family in families if word in _english_verbs(family) and word not in _NO_TOOL_VERBS), "")
+    return TOOL_VERBS.get(word, family)
 
 
 @lru_cache(maxsize=512)
@@ -250,6 +273,7 @@ def tool_nouns(tool_name: str) -> frozenset[str]:
     all_words = split_tool_name(tool_name)
     nouns = [word for word in all_words if word in _NOUNS_OR_VERBS or not (_family_of(word) or word in _READING_VERBS)]
     words = (set(nouns) or set(all_words[1:]) or set(all_words)) - _PARTICLES
+    words |= {word[:-1] for word in words if word.endswith("s")}
     for group in SYNONYMS:
         if not words.isdisjoint(group):
             words |= group
@@ -280,15 +304,21 @@ def iterate_requests(action: str, texts: Sequence[str]) -> Iterator[RequestClaus
 def _find_requests(action: str, text: str) -> tuple[RequestClause, ...]:
     verbs = _request_pattern(action)
     plain = fold_accents(text)
-    return tuple(
-        RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None)
-        for start, end in iterate_clauses(text)
-        if not _QUESTION.match(text, start, end)
-        and any(
-            not is_negated_before(text, start + verb.end()) and not _NOTHING.match(text, start + verb.end(), end)
-            for verb in verbs.finditer(plain[start:end])
-        )
-    )
+    found = []
+    for start, end in iterate_clauses(text):
+        if _QUESTION.match(text, start, end):
+            continue
+        place = _OWN_PLACE.search(text, start, end) if action == "create" else None
+        if place and not _READING_START.match(text, start, end):
+            is_request = not is_negated_before(text, place.end())
+        else:
+            is_request = any(
+                not is_negated_before(text, start + verb.end()) and not _NOTHING.match(text, start + verb.end(), end)
+                for verb in verbs.finditer(plain[start:end])
+            )
+        if is_request:
+            found.append(RequestClause(text, start, end, _ANAPHORA.search(text, start, end) is not None))
+    return tuple(found)
 
 
 def is_content_dictated(texts: Sequence[str]) -> bool:
@@ -362,12 +392,31 @@ def is_thing_requested(tool_name: str, texts: Sequence[str]) -> bool:
         return True
     if action in ENGLISH_VERBS:
         return False
+    if _is_unknown_verb_requested(tool_name, texts):
+        return True
     words = set(split_tool_name(tool_name)[1:]) - _PARTICLES
     return bool(words) and any(
         words <= set(words_of(clause.text[clause.start : clause.end]))
         for family in ("create", "change")
         for clause in iterate_requests(family, texts)
     )
+
+
+def _is_unknown_verb_requested(tool_name: str, texts: Sequence[str]) -> bool:
+    """Return True if a clause begins with a word that no list knows and names the thing of a tool whose verb no list
+    knows, either: `defrost the freezer` for `freezer_defrost`. Payments and messages are never named so."""
+    words = set(split_tool_name(tool_name)) - _PARTICLES
+    if not MONEY.isdisjoint(words) or not MESSAGE_NOUNS.isdisjoint(words):
+        return False
+    for text in texts:
+        for start, end in iterate_clauses(text[:_REQUEST_CHARS_MAX]):
+            said = words_of(text[start:end])
+            if len(said) < 2 or _QUESTION.match(text, start, end) or _READING_START.match(text, start, end):
+                continue
+            is_unknown = said[0] not in UNDERSTOOD and said[0] not in _READING_VERBS and not _family_of(said[0])
+            if is_unknown and not words.isdisjoint(said[1:]) and not is_negated_before(text, end):
+                return True
+    return False
 
 
 def _names_thing_alone(tool_name: str, texts: Sequence[str]) -> bool:
@@ -395,7 +444,7 @@ def _thing_pattern(tool_name: str) -> re.Pattern[str] | None:
 def _is_unknown_language(text: str) -> bool:
     """Return True for a text in other letters than Latin ones, or with several words of which none is understood."""
     words = words_of(text)
-    if not UNDERSTOOD.isdisjoint(words):
+    if not (UNDERSTOOD | _MORE_UNDERSTOOD).isdisjoint(words) or any(map(_family_of, words)):
         return False
     return len(words) >= _UNKNOWN_WORDS_MIN or any(char.isalpha() and ord(char) > _LATIN_MAX for char in text)
 
@@ -434,8 +483,10 @@ def _request_pattern(action: str) -> re.Pattern[str]:
         r"(?!\s+(?:me|us)\b(?!\s+and\b))" if action in ("send", "pay") else ""
     )  # `give me a summary` is a question
     to_oneself = r"|(?:mail|email|dm|text|message|remind|notify|ping)\s+me\b" if action == "send" else ""
-    others = rf"|\b(?:{fold_accents(OTHER_VERBS[action])}){_ENCLITIC}\b"
+    free, bound = (fold_accents(pattern) for pattern in build_patterns(action))
     about = rf"|{_ABOUT}" if action == "send" else ""
     return re.compile(
-        rf"{_BEFORE_VERB}(?:(?:{'|'.join(english)})\b{to_user}{to_oneself}){others}{about}", re.IGNORECASE
+        rf"{_BEFORE_VERB}(?:(?:{'|'.join(english)})\b{to_user}{to_oneself}|{ENGLISH_PHRASES[action]}"
+        rf"|(?:{bound})\b)|\b(?:{free}){_ENCLITIC}\b{about}",
+        re.IGNORECASE,
     )

@@ -19,8 +19,14 @@ from mainstay.core.ports import Tool
 from mainstay.core.session import Session
 from mainstay.core.tool_ports import CALL_TOOL_NAME, declared_readers, is_declared_private, only_reads
 from mainstay.trust.guards.line_escaping import one_line
-from mainstay.trust.request_vocabulary import can_name
-from mainstay.trust.requested_actions import find_dates, lists_things, words_of
+from mainstay.trust.requested_actions import lists_things
+from mainstay.trust.result_records import (
+    FIELD_CHARS_MAX,
+    ResultRecord,
+    build_record,
+    iterate_lines,
+    normalise_reader,
+)
 from mainstay.trust.tool_invocation import iterate_texts
 
 _RESULTS_MAX = 400  # newest results that are examined
@@ -28,29 +34,8 @@ _RESULT_CHARS_MAX = 400_000  # a longer result is not parsed
 _RECORDS_MAX = 5_000  # of one result
 _DEPTH_MAX = 12
 _PARSED_MAX = 256  # results whose records are remembered
-_CELLS = re.compile(r"\s\|\s|\t")
-_CELLS_MIN = 2
-_ROW_ID = re.compile(r"#?[\w.-]{1,40}")
-_NAME_WORDS_MAX = 8  # a text of more words is content, not a name
-_DATE_CHARS_MAX = 40  # a longer text is no date
-FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
 _ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid)|.*(?:Id|ID)")
 _REFERENCE_KEY = re.compile(r"(?:.*[_-])?(?:ref|sku|number)")  # the id of a record without another one
-
-
-class ResultRecord(msgspec.Struct, frozen=True, eq=False):
-    """One object of a structured result (or one line or item of a trusted one): its own id and its short texts."""
-
-    id: str  # empty: it has none
-    texts: tuple[str, ...]
-    values: frozenset[str]  # id and texts, as destinations are compared
-    words: frozenset[str]  # the words of its texts that can name something
-    names: tuple[str, ...]  # its texts as words, without the suffix of file names
-    dates: frozenset[tuple[int, int]]  # months and days
-    keys: frozenset[str] = frozenset()  # the names of its fields
-    numbers: frozenset[float] = frozenset()  # the values of its numeric fields, which no text can forge
-    fields: Mapping[str, str] = {}  # its short values by name
-    is_group: bool = False  # it has a list of texts: participants, members
 
 
 class SeenResult(msgspec.Struct, frozen=True):
@@ -176,12 +161,6 @@ def _find_readers(result: SeenResult) -> frozenset[str]:
     return frozenset.intersection(*sets)
 
 
-def normalise_reader(text: str) -> str:
-    """Return the form in which readers and destinations are compared: the address of `Ann <ann@example.org>`."""
-    address = re.search(r"<([^<>@\s]+@[^<>@\s]+)>\s*$", text)
-    return (address[1] if address else text).strip().removeprefix("mailto:").lstrip("#@").casefold()
-
-
 # --- records ---------------------------------------------------------------------------------------
 
 
@@ -197,50 +176,19 @@ def parse_json(text: str) -> object:
 
 @lru_cache(maxsize=_PARSED_MAX)
 def _parse_records(content: str, *, is_trusted: bool, is_structured: bool = True) -> tuple[ResultRecord, ...]:
-    value = parse_json(content) if is_structured else None
+    value = parse_json(content)  # a list or search that returns JSON as text has built all of it
+    if isinstance(value, str) and is_structured:
+        content = value
+        value = parse_json(content)
     records = tuple(islice(_iterate_objects(value, 0), _RECORDS_MAX))
     if not records and value is None:
-        records = tuple(islice(_iterate_rows(content[:_RESULT_CHARS_MAX]), _RECORDS_MAX))
+        records = tuple(islice(iterate_lines(content[:_RESULT_CHARS_MAX]), _RECORDS_MAX))
     if records or not is_trusted:
         return records
     # a trusted result that is no object: its items or lines
     items = value if isinstance(value, list) else content[:_RESULT_CHARS_MAX].splitlines()
     texts = [text for item in items[:_RECORDS_MAX] for text in iterate_texts(item) if text.strip()]
-    return tuple(_build_record("", (text[:FIELD_CHARS_MAX],)) for text in texts)
-
-
-def _build_record(
-    id: str,
-    texts: tuple[str, ...],
-    keys: frozenset[str] = frozenset(),
-    numbers: frozenset[float] = frozenset(),
-    fields: Mapping[str, str] | None = None,
-    *,
-    is_group: bool = False,
-) -> ResultRecord:
-    words = [words_of(re.sub(r"\.\w{1,5}$", "", text)) for text in texts]
-    return ResultRecord(
-        id,
-        texts,
-        frozenset(normalise_reader(text) for text in (*texts, id) if text),
-        frozenset(
-            word for text in texts if len(text.split()) <= _NAME_WORDS_MAX for word in words_of(text) if can_name(word)
-        ),
-        tuple(" ".join(name) for name in words if any(can_name(word) for word in name)),
-        frozenset(date for text in texts if len(text) <= _DATE_CHARS_MAX for date in find_dates(text)),
-        keys,
-        numbers,
-        fields or {},
-        is_group,
-    )
-
-
-def _iterate_rows(content: str) -> Iterator[ResultRecord]:
-    """Yield the rows of a text that is a table: `D108 | Hotel receipt.pdf | Inbox`. A row begins with its id."""
-    for line in content.splitlines():
-        cells = [cell.strip() for cell in _CELLS.split(line)]
-        if len(cells) >= _CELLS_MIN and _ROW_ID.fullmatch(cells[0]):
-            yield _build_record(cells[0], tuple(cell for cell in cells[1:] if 0 < len(cell) <= FIELD_CHARS_MAX))
+    return tuple(build_record("", (text[:FIELD_CHARS_MAX],)) for text in texts)
 
 
 def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
@@ -268,7 +216,7 @@ def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
             id = str(scalars[id_key]) if id_key else ""
             is_group = any(isinstance(item, list) and item for item in value.values())
             fields = {key: str(item) for key, item in scalars.items() if len(str(item)) <= FIELD_CHARS_MAX}
-            yield _build_record(id, short, frozenset(map(str.lower, scalars)), numbers, fields, is_group=is_group)
+            yield build_record(id, short, frozenset(map(str.lower, scalars)), numbers, fields, is_group=is_group)
         for item in value.values():
             yield from _iterate_objects(item, depth + 1)
 

@@ -28,6 +28,17 @@ _DAY = re.compile(
     r"|morgen)\b|(?<![:.\d])\d{1,2}(?:(?:st|nd|rd|th)\b|\.(?=\s[^\W\d_]))",
     re.IGNORECASE,
 )
+_QUANTITY = re.compile(r"quantity|count|pieces|amount|units|guests|people|persons|nights|seats|qty", re.IGNORECASE)
+_DECISIONS = {
+    kind: re.compile(rf"\b(?:{words})\b", re.IGNORECASE)
+    for kind, words in (
+        ("yes", r"accept\w*|approv\w*|confirm\w*|yes|grant\w*|attend\w*|zusag\w*|sag\w*\b.{1,60}\bzu"
+                r"|genehmig\w*|akzeptier\w*|oui|approuv\w*|sí|acept\w*|apr[uo]e?b\w*|accett\w*|aceit\w*|keur\w*\b.{1,60}\bgoed|accepte\w*|ja"),
+        ("no", r"declin\w*|reject\w*|den(?:y|ied)|refus\w*|no|absag\w*|sag\w*\b.{1,60}\bab|lehn\w*\b.{1,60}\bab|non"
+               r"|rechaz\w*|rifiut\w*|rejeit\w*|recus\w*|wijs\w*\b.{1,60}\baf|nein|nee"),
+        ("maybe", r"tentativ\w*|maybe|vielleicht|peut-être|quizás|forse|talvez|misschien"),
+    )
+}  # fmt: skip
 _CENT = 0.006
 _TEXT_CHARS_MAX = 20_000
 _ACTIONS_WITH_AMOUNTS = frozenset(("pay", "change", "book"))
@@ -68,12 +79,22 @@ def find_unstated_value(
                 return f"{name} {value}"
             is_first_time = is_first_time and not clock
         elif (
-            _is_amount(value, action)
+            _is_amount(value, "change" if _QUANTITY.search(name) else action)
             and (numbers or action == "pay")
             and value not in numbers
             and not _follows(value, recorded, numbers)
         ):
             return f"{name} {value}"
+    return ""
+
+
+def find_other_decision(arguments: Mapping[str, object], texts: Sequence[str]) -> str:
+    """Return an answer to a request or invitation that is not the user's: `declined`, if the user said `accept`."""
+    said = {kind for kind, pattern in _DECISIONS.items() if any(map(pattern.search, texts))}
+    for value in arguments.values():
+        kinds = {kind for kind, pattern in _DECISIONS.items() if isinstance(value, str) and pattern.fullmatch(value)}
+        if said and kinds and said.isdisjoint(kinds):
+            return str(value)
     return ""
 
 

@@ -165,10 +165,10 @@ async def test_a_backup_that_was_changed_or_is_incomplete_is_refused_and_nothing
         json.dumps(manifest | {"digests": {}}).encode(),
     ):
         (target / "backup.json").write_bytes(spoiled)
-        with pytest.raises(InputRefused, match="backup.json is damaged"):
+        with pytest.raises(InputRefused, match=r"backup\.json is damaged"):
             await restore_home(home, home, CONFIG, target)
     (target / "backup.json").unlink()
-    with pytest.raises(InputRefused, match="not a complete backup: it has no backup.json"):
+    with pytest.raises(InputRefused, match=r"not a complete backup: it has no backup\.json"):
         read_backup(target)
     with pytest.raises(InputRefused, match="is not a folder"):
         back_up(home, database(home))
