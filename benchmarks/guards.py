@@ -17,9 +17,9 @@ from typing import Any
 
 from report import Row, Target, describe_machine, format_table
 
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
-from mainstay.trust.guards.injection_scanner import scan_text
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.guards.injection_scanner import scan_text
+from mainstay.guards.redaction import Redactor
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))

@@ -22,8 +22,8 @@ from pathlib import Path
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 
-from mainstay.trust.guards.injection_scanner import scan_text
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.injection_scanner import scan_text
+from mainstay.guards.redaction import Redactor
 
 HERE = Path(__file__).parent
 Case = tuple[str, str, str, bool]  # family, text, the secret if known, whether it is to be found

@@ -19,8 +19,8 @@ import msgspec
 
 from mainstay import Agent, tool
 from mainstay.core.ports import Context, Options
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.providers.scripted import Call, ScriptedProvider
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.trust.policy import Policy, PolicyContext, PolicyRules, SandboxGuarantees
 from mainstay.turn.dependencies import TrustServices
 from mainstay.turn.toolbox import Toolbox

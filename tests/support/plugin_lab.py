@@ -18,6 +18,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.ports import ToolContext
 from mainstay.core.tool_ports import PluginState, ProcessPermissions, Sandbox
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.manifest import PluginAction, PluginLimits, PluginManifest
@@ -25,7 +26,6 @@ from mainstay.plugins.plugin import Plugin, PluginHostSettings
 from mainstay.plugins.tool import build_plugin_tools
 from mainstay.sandbox.bubblewrap.sandbox import bubblewrap_problem
 from mainstay.store.memory.plugin_state import InMemoryPluginState
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.turn.control import TurnControl
 from mainstay.turn.toolbox import PreparedCall, Toolbox
 

@@ -15,7 +15,7 @@ import yaml
 from mainstay.cli.parser.base import UsageError
 from mainstay.cli.parser.root import parse_arguments
 from mainstay.config.loader import load_config
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.redaction import Redactor
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path.name for path in DEPLOY.iterdir())

@@ -50,8 +50,8 @@ RUNTIME = (
     *("store", "trust", "evals", "metering", "observe", "operations", "gateway", "server", "plugins"),
 )
 NAMING = {
-    "trust/guards/secret_formats.py",  # knows what the keys of platforms look like
-    "trust/guards/pii.py",  # knows after which words a telephone number follows
+    "guards/secret_formats.py",  # knows what the keys of platforms look like
+    "guards/pii.py",  # knows after which words a telephone number follows
 }
 PLATFORM = re.compile(r"\b(slack|telegram|discord|matrix|signal-cli|mattermost|whatsapp)\b", re.IGNORECASE)
 OF_PLATFORMS = re.compile(

@@ -49,6 +49,7 @@ from mainstay.core.ports import Clock, ContextContributor, Store, Tool
 from mainstay.core.store_components import AuxiliaryStores
 from mainstay.core.tool_ports import FileLabelStore, Sandbox, Scheduler
 from mainstay.core.worker_threads import run_in_thread
+from mainstay.guards.guardrails import Guardrails
 from mainstay.lane.event_hub import EventHub
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.services import LaneServices
@@ -57,7 +58,6 @@ from mainstay.memory.service import MemoryService
 from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
 from mainstay.operations.runtime_protocols import SkillInfo
 from mainstay.store.home import HomeLock, create_workspace_folder, prepare_home
-from mainstay.trust.guards.guardrails import Guardrails
 from mainstay.trust.policy import Policy
 from mainstay.trust.tool_declaration import apply_declarations
 from mainstay.turn.dependencies import TrustServices

@@ -34,10 +34,10 @@ async def _check_all(config: Config, home: Path) -> list[CheckFinding]:
     from mainstay.agent.backend_factory import build_backends  # slow to import, and only needed if there are some
     from mainstay.agent.external_tools import build_environment, open_mcp_servers, open_plugins
     from mainstay.backends.health import check_backends
+    from mainstay.guards.guardrails import GuardrailOptions, Guardrails
     from mainstay.plugins.mcp.server_config import server_slug
     from mainstay.store.home import workspace_folder
     from mainstay.store.memory.plugin_state import InMemoryPluginState
-    from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 
     data = resolve_data_folder(home, config)
     workspace = workspace_folder(data, config.workspace)
@@ -82,9 +82,9 @@ async def find_denied_plugin_tools(config: Config, home: Path) -> list[str]:
         return []
     from mainstay.agent.allow_rule_store import AllowRuleStore
     from mainstay.agent.external_tools import build_environment, open_plugins
+    from mainstay.guards.guardrails import GuardrailOptions, Guardrails
     from mainstay.store.home import workspace_folder
     from mainstay.store.memory.plugin_state import InMemoryPluginState
-    from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 
     data = resolve_data_folder(home, config)
     workspace = workspace_folder(data, config.workspace)

@@ -20,6 +20,7 @@ from mainstay.core.audit import CHAIN_ACCEPTED, CHAIN_RESUMED, AdminAuditRecorde
 from mainstay.core.errors import AuditUnavailable, InputRefused, MainstayError, StoreCorrupt, StoreError
 from mainstay.core.ports import Clock
 from mainstay.core.projection_ports import Projection
+from mainstay.guards.redaction import Redactor
 from mainstay.observe.audit_verifier import (
     KIND_INDEX,
     AuditFinding,
@@ -29,7 +30,6 @@ from mainstay.observe.audit_verifier import (
     verify_chain,
 )
 from mainstay.observe.projection_runner import ProjectionRunner
-from mainstay.trust.guards.redaction import Redactor
 
 if TYPE_CHECKING:
     from mainstay.observe.audit_export import AuditExportFormat

@@ -13,9 +13,9 @@ from mainstay.agent.trust_setup import list_known_secrets
 from mainstay.config.schema import Config
 from mainstay.core.error_reports import ErrorStore
 from mainstay.core.projection_ports import Projection
+from mainstay.guards.redaction import Redactor
 from mainstay.observe.error_log_handler import ErrorLogHandler
 from mainstay.observe.error_projection import ErrorProjection
-from mainstay.trust.guards.redaction import Redactor
 
 if TYPE_CHECKING:
     from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase

@@ -17,10 +17,10 @@ from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome,
 from mainstay.core.ports import Store
 from mainstay.core.tool_ports import Sandbox, SandboxCommand
 from mainstay.core.triggers import TRIGGER_ID_PREFIX, SubmittedPrompt, Trigger, WakeCheckResult
+from mainstay.guards.guardrails import Guardrails
 from mainstay.io.path_resolver import shorten_for_message
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.replies import find_reply
-from mainstay.trust.guards.guardrails import Guardrails
 
 NOTHING_TO_DO = 1  # exit code of a check that found nothing to do
 OUTPUT_BYTES_MAX = 64 * 1024

@@ -19,8 +19,8 @@ from mainstay.core.events import Event, Guarded
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.settings import find_header_secrets
 from mainstay.core.tool_ports import Sandbox
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.guards.redaction import Redactor
 from mainstay.trust.policy import Policy, PolicyContext, SandboxGuarantees
 from mainstay.trust.rules import PolicyRules
 

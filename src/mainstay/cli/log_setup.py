@@ -15,7 +15,7 @@ import msgspec
 from mainstay.config.schema import find_secrets
 from mainstay.core.errors import ConfigError
 from mainstay.core.turn_location import LOCATION_FIELDS
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 
 # fields of `extra` that are written
 EXTRA_FIELDS = ("workspace", *LOCATION_FIELDS, "person", "channel", "request", "status")
@@ -83,8 +83,8 @@ def set_up_logging(level: str | None, home: Path, log_format: Literal["text", "j
 
 def redact_secrets(secrets: Sequence[str]) -> None:
     """Redact these secrets, and texts that look like secrets, from all log lines from now on."""
-    from mainstay.trust.guards.log_filters import RedactingLogFilter, SessionLogFilter
-    from mainstay.trust.guards.redaction import Redactor  # only loaded if something is logged
+    from mainstay.guards.log_filters import RedactingLogFilter, SessionLogFilter
+    from mainstay.guards.redaction import Redactor  # only loaded if something is logged
 
     guard = RedactingLogFilter(Redactor(secrets))
     for handler in logging.getLogger().handlers:

@@ -67,7 +67,7 @@ def _print_error(error: Exception, *, as_json: bool) -> None:
     import json  # only needed for errors
 
     from mainstay.core.errors import MainstayError
-    from mainstay.trust.guards.terminal_sanitizer import escape_json, escape_line
+    from mainstay.guards.terminal_sanitizer import escape_json, escape_line
 
     sentence = _describe_error(error)
     where = error.location if isinstance(error, MainstayError) else None

@@ -207,7 +207,7 @@ def _check_combinations(config: Config) -> None:
 
 
 def _compile_patterns(patterns: tuple[str, ...]) -> None:
-    from mainstay.trust.guards.injection_scanner import InjectionScanner  # imported only where needed
+    from mainstay.guards.injection_scanner import InjectionScanner  # imported only where needed
 
     try:
         InjectionScanner(patterns)

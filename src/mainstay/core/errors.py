@@ -48,7 +48,7 @@
         ├── ModelSilent             no data within the timeout
         └── CircuitOpen             the circuit breaker is open after repeated failures
 
-Other packages define errors of their own: GuardFailed (trust/guards), PathRefused, AddressRefused and FetchFailed (io),
+Other packages define errors of their own: GuardFailed (guards), PathRefused, AddressRefused and FetchFailed (io),
 SandboxUnusable (sandbox), ToolRefused (tools).
 
 `str(error)` is one sentence for the user. Third-party exceptions are converted to these where they are caught.

@@ -15,8 +15,8 @@ from mainstay.core.people import Person
 from mainstay.core.ports import SessionInfo
 from mainstay.core.quoted_lines import separate_quoted_lines
 from mainstay.gateway.workspace import Workspace
+from mainstay.guards.line_escaping import one_line
 from mainstay.operations.caller import load_session_info
-from mainstay.trust.guards.line_escaping import one_line
 
 UNKNOWN_USER_ORIGIN = format_origin("channel", untrusted=True)  # the origin of text from users who are not paired
 NAME_CHARS_MAX = 80

@@ -13,13 +13,13 @@ from mainstay.core.events import ApprovalAsked
 from mainstay.core.people import ROLE_SCOPES, Person, Principal
 from mainstay.core.ports import SessionInfo
 from mainstay.gateway.workspace import Workspace
+from mainstay.guards.line_escaping import one_line
 from mainstay.lane.approvals import PendingApproval
 from mainstay.operations.approvals import OWNER_ONLY, Approve, Deny, ListApprovals
 from mainstay.operations.caller import Caller, NotAllowed, load_session_info
 from mainstay.operations.execute import authorise, execute
 from mainstay.operations.operation import Operation
 from mainstay.operations.turns import Abort, Steer, TextInput
-from mainstay.trust.guards.line_escaping import one_line
 
 R = TypeVar("R")
 COMMAND_NAMES = ("stop", "steer", "status", "new", "approve", "deny", "help")

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.json_types import JsonObject, JsonValue
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 
 SCHEMA_BYTES_MAX = 64 * 1024
 SCHEMA_DEPTH_MAX = 40

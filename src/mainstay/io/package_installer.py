@@ -20,8 +20,8 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.tree_removal import remove_tree
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.archives import ArchiveLimits, ArchiveRefused, unpack
-from mainstay.trust.guards.line_escaping import one_line
 
 LOCK_FILE = "lock.json"
 FILES_MAX = 50_000

@@ -16,9 +16,9 @@ from mainstay.core.chat_addresses import is_room_key
 from mainstay.core.events import Event, TextDelta, ThinkingDelta, ToolCallDelta
 from mainstay.core.outcome import Reply
 from mainstay.core.session import Session
+from mainstay.guards.guardrails import Guardrails
+from mainstay.guards.redaction import RedactionStream
 from mainstay.operations.caller import Caller
-from mainstay.trust.guards.guardrails import Guardrails
-from mainstay.trust.guards.redaction import RedactionStream
 
 T = TypeVar("T")
 

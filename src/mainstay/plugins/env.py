@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 
 VALUE_BYTES_MAX = 64 * 1024
 _REFERENCE = re.compile(

@@ -15,8 +15,8 @@ import msgspec
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.path_resolver import is_inside
-from mainstay.trust.guards.line_escaping import one_line
 
 _SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")  # not user folders, and some give access to the whole machine
 _LINKS_MAX = 40

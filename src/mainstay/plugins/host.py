@@ -13,6 +13,7 @@ from mainstay.core.plugin_protocol import ExecuteRequest, ExecuteResponse, Proto
 from mainstay.core.supervision import log_task_exception
 from mainstay.core.tool_ports import PluginState, Sandbox
 from mainstay.core.worker_threads import run_in_thread
+from mainstay.guards.line_escaping import one_line
 from mainstay.plugins import process as process
 from mainstay.plugins.home_size import check_home_size
 from mainstay.plugins.output_log import PluginLog, format_size
@@ -28,7 +29,6 @@ from mainstay.plugins.plugin import (
     PluginTimedOut,
 )
 from mainstay.plugins.process import PluginProcess
-from mainstay.trust.guards.line_escaping import one_line
 
 ERROR_CHARS_MAX = 2000
 EXIT_WAIT_S = 2.0  # wait for the exit of a process whose connection was lost

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.archives import ArchiveLimits
 from mainstay.io.package_installer import (
     OLD_PREFIX,
@@ -32,7 +33,6 @@ from mainstay.plugins.manifest import (
     describe_requests,
     read_manifest,
 )
-from mainstay.trust.guards.line_escaping import one_line
 
 ARCHIVE_LIMITS = ArchiveLimits(files_max=20_000)
 

@@ -21,6 +21,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.json_types import JsonObject
 from mainstay.core.tool_ports import ProcessPermissions
 from mainstay.core.tools import parameter_names
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.json_schema import CompiledJsonSchema, SchemaRefused
 from mainstay.io.yaml import YamlDocument, YamlRefused, load_yaml
 from mainstay.plugins.env import (
@@ -31,7 +32,6 @@ from mainstay.plugins.env import (
     is_reserved_variable,
 )
 from mainstay.plugins.folder_grants import is_too_broad, real_path
-from mainstay.trust.guards.line_escaping import one_line
 
 MANIFEST_FILE = "plugin.yaml"
 BYTES_MAX = 256 * 1024

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 
 LINE_CHARS_MAX = 4096
 PARTIAL_LINE_BYTES_MAX = 4 * LINE_CHARS_MAX  # of a line whose end has not arrived

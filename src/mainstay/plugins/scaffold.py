@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.plugins.installer import check_plugin_name
-from mainstay.trust.guards.line_escaping import one_line
 
 _MANIFEST = """\
 name: {name}

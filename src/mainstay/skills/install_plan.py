@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.package_installer import compute_digest, compute_pin, iter_file_digests
 from mainstay.skills.frontmatter import SkillRefused, parse_lenient, read_skill_file
 from mainstay.skills.lock_file import SkillLockEntry, check_skill_name, locked_state, read_lock
 from mainstay.skills.security_scan import SkillFinding, is_script, scan_skill
 from mainstay.skills.skill import Skill, SkillTrigger, read_skill
 from mainstay.skills.skill_fetcher import UnpackedSkill
-from mainstay.trust.guards.line_escaping import one_line
 
 STORED_FILES_MAX = 500  # file hashes of one skill in the lock, to report what changed
 CHANGES_MAX = 20

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.package_installer import (
     NEW_PREFIX,
     OLD_PREFIX,
@@ -49,7 +50,6 @@ from mainstay.skills.lock_file import (
 )
 from mainstay.skills.skill import read_skill
 from mainstay.skills.skill_fetcher import ARCHIVE_LIMITS
-from mainstay.trust.guards.line_escaping import one_line
 
 __all__ = [
     "ExistingSkill",

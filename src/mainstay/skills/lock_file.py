@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.io import package_installer
 from mainstay.io.package_installer import PackageKind, compute_digest, read_lock_file, write_lock_file
-from mainstay.trust.guards.line_escaping import one_line
 
 __all__ = [
     "SkillLockEntry",

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 
 from mainstay.core.open_turn import SKILL_HEADING
+from mainstay.guards.delimiters import neutralise_markup
+from mainstay.guards.line_escaping import INVISIBLE_CHARACTERS, one_line
 from mainstay.skills.scope_folder import AvailableSkill
-from mainstay.trust.guards.delimiters import neutralise_markup
-from mainstay.trust.guards.line_escaping import INVISIBLE_CHARACTERS, one_line
 
 BYTES_PER_TOKEN = 4
 FILES_SHOWN_MAX = 60

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.skills.scan_rule_matcher import RawFinding, ScanText, match_rules
 from mainstay.skills.scan_rules import Severity, get_expression
 from mainstay.skills.text_scan import scan_any_text, scan_page
-from mainstay.trust.guards.line_escaping import one_line
 
 FILE_BYTES_MAX = 1024 * 1024  # of a longer file, the beginning and the end are scanned
 TOTAL_BYTES_MAX = 16 * 1024 * 1024

@@ -14,13 +14,13 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from mainstay.core.errors import ConfigError
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.archives import ArchiveLimits
 from mainstay.io.fetch import FetchResult, FetchRules, fetch
 from mainstay.io.http_response import FetchFailed
 from mainstay.io.package_installer import unpack_package
 from mainstay.io.urls import AddressRefused, parse_url
 from mainstay.skills.frontmatter import SKILL_FILE_NAMES
-from mainstay.trust.guards.line_escaping import one_line
 
 DOWNLOAD_BYTES_MAX = 50 * 1024 * 1024
 DOWNLOAD_TIMEOUT_S = 300.0

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from mainstay.guards.injection_scanner import HIDDEN_TEXT_KIND
+from mainstay.guards.injection_scanner import scan_text as attacks
+from mainstay.guards.text_normalisation import find_hidden_text
 from mainstay.skills.scan_rule_matcher import RawFinding, ScanText, match_rules
 from mainstay.skills.scan_rules import Severity, get_expression
-from mainstay.trust.guards.injection_scanner import HIDDEN_TEXT_KIND
-from mainstay.trust.guards.injection_scanner import scan_text as attacks
-from mainstay.trust.guards.text_normalisation import find_hidden_text
 
 ATTACK_SCORE_MIN = 0.75  # score from which a match counts as an attack
 WINDOW_LINES = 6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.events import ApprovalAsked
-from mainstay.trust.guards.terminal_sanitizer import escape_line
+from mainstay.guards.terminal_sanitizer import escape_line
 
 HINT_WITH_ALWAYS = (
     "y approves, n denies, a always allows calls like this; any other text denies and is sent as the reason"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainstay.context.compiler import ContextView
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.terminal.formatters import StyledLine, format_number
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 BAR_COLUMNS = 48  # columns of the bar, if the terminal is wide enough
 BAR_COLUMNS_MIN = 12

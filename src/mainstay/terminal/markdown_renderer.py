@@ -16,9 +16,9 @@ from rich.style import Style
 from rich.text import Text
 from rich.theme import Theme
 
+from mainstay.guards.terminal_sanitizer import keep_only_colours
 from mainstay.terminal.code_highlighter import CodeHighlighter, indent_code
 from mainstay.terminal.glyphs import UNICODE_GLYPHS, GlyphSet
-from mainstay.trust.guards.terminal_sanitizer import keep_only_colours
 
 WIDTH_MAX = 100
 WIDTH_MIN = 10

@@ -16,10 +16,10 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import is_truncated, parts_text
 from mainstay.core.outcome import Answered
+from mainstay.guards.terminal_sanitizer import StreamSanitizer, escape_line
 from mainstay.terminal.approval_formatter import format_approval, format_prompt_hints
 from mainstay.terminal.formatters import CUT_OFF_NOTE, describe_event, describe_stop, format_trace_id
 from mainstay.terminal.tool_calls import format_call, format_result
-from mainstay.trust.guards.terminal_sanitizer import StreamSanitizer, escape_line
 
 WriteText = Callable[[str], None]
 

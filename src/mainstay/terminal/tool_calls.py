@@ -20,8 +20,8 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.terminal.formatters import StyledLine, format_duration
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 VALUE_CHARS_MAX = 60
 LINE_CHARS_MAX = 160

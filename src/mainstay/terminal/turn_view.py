@@ -26,6 +26,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.messages import ToolResult, Usage, is_truncated, parts_text
 from mainstay.core.outcome import Answered, Failed, Outcome
+from mainstay.guards.terminal_sanitizer import StreamSanitizer, escape_line, sanitize_text
 from mainstay.terminal.approval_formatter import format_approval, format_prompt_hints
 from mainstay.terminal.formatters import (
     CUT_OFF_NOTE,
@@ -40,7 +41,6 @@ from mainstay.terminal.formatters import (
 )
 from mainstay.terminal.markdown_stream import MarkdownStream, RenderedBlock
 from mainstay.terminal.tool_calls import ToolCallLog, find_held_back_lines, format_result
-from mainstay.trust.guards.terminal_sanitizer import StreamSanitizer, escape_line, sanitize_text
 
 THINKING_CHARS_MAX = 60
 LONG_WAIT_S = 5.0  # a longer wait is noted in the output

@@ -33,6 +33,7 @@ from mainstay.core.errors import (
 from mainstay.core.json_types import JsonMapping, JsonObject
 from mainstay.core.ports import Clock
 from mainstay.core.triggers import Webhook
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.webhook_signatures import (
     GITHUB_DELIVERY_HEADER,
     IDEMPOTENCY_KEY_HEADER,
@@ -43,7 +44,6 @@ from mainstay.io.webhook_signatures import (
     verify_signature,
 )
 from mainstay.triggers.webhook_templates import check_template, render_template
-from mainstay.trust.guards.line_escaping import one_line
 
 log = logging.getLogger("mainstay.triggers")
 

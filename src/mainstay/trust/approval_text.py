@@ -9,7 +9,7 @@ import unicodedata
 
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.held_changes import APPLY_CHANGES, ShownChange, decode_changes
-from mainstay.trust.guards.terminal_sanitizer import escape_line
+from mainstay.guards.terminal_sanitizer import escape_line
 
 _INVISIBLE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")

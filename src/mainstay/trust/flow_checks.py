@@ -11,7 +11,7 @@ from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CALL_TOOL_NAME, CallDestinations, only_reads
 from mainstay.core.tools import default_of
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 from mainstay.trust.information_flow import TOOL_PREFIX
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
 from mainstay.trust.requested_actions import (

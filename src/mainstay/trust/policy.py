@@ -16,6 +16,7 @@ from mainstay.core.errors import ConfigError
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CallDestinations, only_reads, tool_origin, undeclared_fields
 from mainstay.core.tools import parameter_names
+from mainstay.guards.line_escaping import one_line
 from mainstay.trust.command_patterns import escape_pattern
 from mainstay.trust.flow_checks import (
     NO_DESTINATION,
@@ -28,7 +29,6 @@ from mainstay.trust.flow_checks import (
     removes_something,
     weigh_evidence,
 )
-from mainstay.trust.guards.line_escaping import one_line
 from mainstay.trust.information_flow import (
     DESTINATION_PREFIX,
     REMOVAL_ACTION,

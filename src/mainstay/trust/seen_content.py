@@ -18,7 +18,7 @@ from mainstay.core.messages import Binary, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool
 from mainstay.core.session import Session
 from mainstay.core.tool_ports import CALL_TOOL_NAME, declared_readers, is_declared_private, only_reads
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 from mainstay.trust.requested_actions import lists_things
 from mainstay.trust.result_records import (
     FIELD_CHARS_MAX,

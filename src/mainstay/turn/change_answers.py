@@ -12,7 +12,7 @@ from mainstay.core.held_changes import APPLY_CHANGES, decode_changes, name_paths
 from mainstay.core.journal_wording import JournalWording
 from mainstay.core.messages import ToolCall, ToolResult
 from mainstay.core.open_turn import OpenTurn
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 
 
 class AnsweredChanges(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.outcome import Failed
 from mainstay.core.ports import Context, EventRecorder, Provider
 from mainstay.core.session import Session
-from mainstay.trust.guards.guardrails import Guardrails
+from mainstay.guards.guardrails import Guardrails
 from mainstay.trust.policy import Policy, SkillRestriction
 from mainstay.turn.toolbox import TurnTools
 

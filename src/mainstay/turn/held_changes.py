@@ -22,8 +22,8 @@ from mainstay.core.held_changes import (
     show_change,
 )
 from mainstay.core.messages import ToolResult
-from mainstay.trust.guards.guardrails import Guardrails
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.guardrails import Guardrails
+from mainstay.guards.line_escaping import one_line
 from mainstay.turn.call_authorisation import CheckedCall, TurnScope
 from mainstay.turn.change_answers import add_note, compute_changes_digest
 

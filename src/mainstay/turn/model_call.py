@@ -27,7 +27,7 @@ from mainstay.core.ports import (
     ToolCallPiece,
 )
 from mainstay.core.session import Session
-from mainstay.trust.guards.redaction import RedactionStream
+from mainstay.guards.redaction import RedactionStream
 from mainstay.turn.control import TurnControl
 from mainstay.turn.dependencies import TurnDependencies
 from mainstay.turn.secret_display import open_answer_stream

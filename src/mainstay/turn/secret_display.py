@@ -15,9 +15,9 @@ from mainstay.core.messages import AnyPart, Text, ToolCall, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.session import Session
 from mainstay.core.tool_ports import tool_origin
-from mainstay.trust.guards.guardrails import Guardrails
-from mainstay.trust.guards.owner_answer_stream import occurs_in
-from mainstay.trust.guards.redaction import RedactionStream, Redactor
+from mainstay.guards.guardrails import Guardrails
+from mainstay.guards.owner_answer_stream import occurs_in
+from mainstay.guards.redaction import RedactionStream, Redactor
 from mainstay.trust.policy import Policy
 from mainstay.trust.secret_requests import asks_for_secret
 from mainstay.turn.client_tool import ClientToolAdapter

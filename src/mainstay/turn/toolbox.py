@@ -21,7 +21,7 @@ from mainstay.core.ports import Effect, Tool, ToolContext
 from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.tool_ports import has_third_party_text, is_declared_private, tool_origin, undeclared_fields
 from mainstay.core.tools import BadArguments
-from mainstay.trust.guards.guardrails import GuardFailed, Guardrails
+from mainstay.guards.guardrails import GuardFailed, Guardrails
 from mainstay.turn.change_answers import AnsweredChanges, add_note, build_unknown_result, find_refused_result
 from mainstay.turn.client_tool import ClientToolAdapter
 from mainstay.turn.control import CANCEL_GRACE_S, TurnControl

@@ -12,9 +12,9 @@ import pytest
 from mainstay import Agent, tool
 from mainstay.cli.log_setup import JsonLogFormatter, TextLogFormatter
 from mainstay.core.turn_location import TurnLocation, TurnLocationContext
+from mainstay.guards.log_filters import RedactingLogFilter, SessionLogFilter
+from mainstay.guards.redaction import Redactor
 from mainstay.providers.scripted import Call, ScriptedProvider
-from mainstay.trust.guards.log_filters import RedactingLogFilter, SessionLogFilter
-from mainstay.trust.guards.redaction import Redactor
 
 CANARY = "canary-secret-value-1234"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.trust.guards.terminal_sanitizer import (
+from mainstay.guards.terminal_sanitizer import (
     StreamSanitizer,
     escape_json,
     escape_line,

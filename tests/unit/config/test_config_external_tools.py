@@ -15,13 +15,13 @@ from mainstay.config.schema_external_tools import McpEntry, find_unusable_reason
 from mainstay.core.errors import ConfigError
 from mainstay.core.ports import ToolContext
 from mainstay.core.tools import tool
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.plugins.lock_file import InstalledPlugin, write_lock
 from mainstay.plugins.mcp.data_types import ListedTool
 from mainstay.plugins.mcp.server_config import server_fingerprint, server_slug
 from mainstay.plugins.mcp.tool_names import build_tool_name
 from mainstay.plugins.mcp.tool_pins import PinnedServer, ToolPinStore
 from mainstay.store.memory.plugin_state import InMemoryPluginState
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.trust.policy import PolicyContext
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.tools import BadArguments
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.json_schema import CompiledJsonSchema, SchemaRefused, parse_object_arguments
-from mainstay.trust.guards.line_escaping import one_line
 
 EXAMPLES = 1000 if os.environ.get("MAINSTAY_TEST_ALL") else 60
 SOON_S = 8.0  # of processor time, for what takes a fraction of a second; what has no bound takes minutes

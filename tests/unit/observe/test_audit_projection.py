@@ -57,13 +57,13 @@ from mainstay.core.people import Person
 from mainstay.core.ports import SessionInfo
 from mainstay.core.projection_ports import JournalBatch
 from mainstay.gateway.audited_people_store import AuditedPeopleStore
+from mainstay.guards.redaction import Redactor
 from mainstay.observe.admin_audit_recorder import BUFFER_MAX, BufferedAuditRecorder
 from mainstay.observe.audit_event_builder import build_audit_events
 from mainstay.store.memory.people_store import InMemoryPeopleStore
 from mainstay.store.sqlite.audit_log import get_audit_log
 from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.trust.guards.redaction import Redactor
 
 AT = 1_700_000_000_000
 WORDS = "the words that were said"

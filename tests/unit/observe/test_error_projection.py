@@ -32,11 +32,11 @@ from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import SessionInfo
 from mainstay.core.projection_ports import JournalBatch
 from mainstay.core.turn_location import ENDS_TURN, TurnLocation, TurnLocationContext, trace_id
+from mainstay.guards.redaction import Redactor
 from mainstay.observe.error_log_handler import REPORTS_PER_SECOND_MAX, ErrorLogHandler
 from mainstay.observe.error_projection import DECISION_PREFIXES, UNCHECKED_PREFIX, ErrorProjection
 from mainstay.store.sqlite.error_store import SqliteErrorStore
 from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
-from mainstay.trust.guards.redaction import Redactor
 from mainstay.turn import tool_calls, toolbox
 
 AT = 1_800_000_000_000

@@ -11,10 +11,10 @@ from support.span_records import BEGUN, calls, child_turn, everything, finished,
 
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.journal import Record
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.observe.span_types import TelemetryOptions, Trace
 from mainstay.observe.traces import build_trace
 from mainstay.observe.waterfall import render_waterfall
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
 class Journals:

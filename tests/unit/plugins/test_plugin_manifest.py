@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.tool_ports import ProcessPermissions
+from mainstay.guards.line_escaping import one_line
 from mainstay.plugins.manifest import PluginLimits, PluginManifest, describe_requests, fill_env, read_manifest
-from mainstay.trust.guards.line_escaping import one_line
 
 LEAST = """\
 name: weather

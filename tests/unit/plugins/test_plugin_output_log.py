@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mainstay.guards.redaction import Redactor
 from mainstay.plugins.output_log import PluginLog, format_size
-from mainstay.trust.guards.redaction import Redactor
 
 
 def log(where: Path, bytes_max: int = 64 * 1024) -> PluginLog:

@@ -22,9 +22,9 @@ from mainstay.core.errors import MainstayError, RequestRefused, SessionUnknown, 
 from mainstay.core.events import TurnEnded
 from mainstay.core.outcome import Failed
 from mainstay.core.turn_location import TurnLocation
+from mainstay.guards.log_filters import RedactingLogFilter, SessionLogFilter
+from mainstay.guards.redaction import Redactor
 from mainstay.providers.scripted import Call, Raise, ScriptedProvider
-from mainstay.trust.guards.log_filters import RedactingLogFilter, SessionLogFilter
-from mainstay.trust.guards.redaction import Redactor
 
 MODEL = RequestRefused("the model said no")
 BUG = RuntimeError("nobody thought of this")

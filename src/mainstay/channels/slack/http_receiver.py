@@ -20,7 +20,7 @@ import msgspec
 
 from mainstay.channels.slack.limits import SlackLimits
 from mainstay.core.surrogates import decode_repaired
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 
 log = logging.getLogger("mainstay.channels.slack")
 

@@ -31,7 +31,7 @@ from mainstay.core.channels import (
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.tool_ports import RoomMessage
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.trust.guards.line_escaping import one_line
+from mainstay.guards.line_escaping import one_line
 
 ROOM = "terminal"
 OWNER = "owner"  # the user id of the person at the terminal

@@ -22,8 +22,8 @@ from mainstay.channels.webhook.messages import decode_incoming
 from mainstay.core.channels import MessageHandler
 from mainstay.core.errors import InputRefused, MainstayError
 from mainstay.core.triggers import Webhook
+from mainstay.guards.line_escaping import one_line
 from mainstay.io.webhook_signatures import TIMESTAMP_HEADER, SignatureInvalid, get_single_header, verify_signature
-from mainstay.trust.guards.line_escaping import one_line
 
 log = logging.getLogger("mainstay.channels")
 

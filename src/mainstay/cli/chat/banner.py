@@ -9,8 +9,8 @@ from mainstay import __version__
 from mainstay.cli.chat.chat_session import ChatSession
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.terminal.formatters import StyledLine
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 TITLE_CHARS_MAX = 60
 HINTS = "/help lists commands · Ctrl-C stops a turn · Ctrl-D exits"

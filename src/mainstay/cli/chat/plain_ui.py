@@ -18,10 +18,10 @@ from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event, Judged, MessageAdded, TextDelta, ThinkingDelta, ToolCallStarted, TurnEnded
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Answered, Failed, Outcome
+from mainstay.guards.terminal_sanitizer import sanitize_text
 from mainstay.terminal.formatters import PROMPT_MARK, StyledLine, format_price, format_usage, to_plain_text
 from mainstay.terminal.glyphs import detect_glyphs
 from mainstay.terminal.plain_printer import PlainPrinter
-from mainstay.trust.guards.terminal_sanitizer import sanitize_text
 
 DOUBLE_INTERRUPT_S = 2.0
 

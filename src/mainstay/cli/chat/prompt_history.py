@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from prompt_toolkit.history import History
 
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.redaction import Redactor
 
 HISTORY_FILE = "history"
 ENTRIES_MAX = 1_000  # entries

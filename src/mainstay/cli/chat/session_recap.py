@@ -7,8 +7,8 @@ from mainstay.cli.commands.home_locator import open_store_read_only
 from mainstay.core.outcome_text import format_count
 from mainstay.core.provisional_answers import hidden_seqs
 from mainstay.core.session import Session
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.terminal.formatters import PROMPT_MARK, StyledLine, describe_waiting
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 _TAIL_BYTES = 64 * 1024
 LINE_CHARS_MAX = 76

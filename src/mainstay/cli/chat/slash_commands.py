@@ -13,10 +13,10 @@ from mainstay.context.fallback_summary import OUTLINE_NOTE
 from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.terminal.context_chart import draw_context_chart
 from mainstay.terminal.formatters import StyledLine, describe_waiting, format_number, format_price
 from mainstay.terminal.tool_calls import format_call_details, format_call_row
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 COMMANDS = {
     "/new": "start a new session",

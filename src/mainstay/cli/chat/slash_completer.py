@@ -11,8 +11,8 @@ from prompt_toolkit.document import Document
 from mainstay.cli.chat.chat_session import ChatSession
 from mainstay.cli.chat.slash_commands import COMMANDS
 from mainstay.core.errors import MainstayError
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.terminal.tool_calls import ToolCallLog
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 DESCRIPTION_CHARS_MAX = 60
 SUGGESTIONS_MAX = 200

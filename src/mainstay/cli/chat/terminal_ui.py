@@ -33,12 +33,12 @@ from mainstay.cli.commands.agent_setup import AgentSetup
 from mainstay.core.errors import MainstayError
 from mainstay.core.events import Event
 from mainstay.core.ports import SessionInfo
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.terminal.formatters import PROMPT_MARK, StyledLine, format_price
 from mainstay.terminal.glyphs import detect_glyphs
 from mainstay.terminal.markdown_renderer import WIDTH_MAX, RichToAnsiRenderer
 from mainstay.terminal.tool_calls import format_call_details
 from mainstay.terminal.turn_view import TurnView, to_rich_text
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 REDRAW_S = 0.1  # between redraws while events arrive
 IDLE_REDRAW_S = 0.25  # between redraws while only the elapsed time changes

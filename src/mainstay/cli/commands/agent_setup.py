@@ -32,8 +32,8 @@ from mainstay.gateway.home_socket import (
     serve_socket,
     single_workspace_callers,
 )
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.store.home import describe_stale_config
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 OPEN_NOTICE_S = 1.5  # opening an agent for longer than this prints what it waits for
 

@@ -16,9 +16,9 @@ from mainstay.cli.commands.run import exit_code
 from mainstay.core.events import ApprovalAsked
 from mainstay.core.outcome import Answered, Paused, Reply
 from mainstay.core.outcome_text import describe_outcome
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.lane.approvals import PendingApproval, PendingApprovals
 from mainstay.terminal.approval_formatter import format_approval, format_shell_hints
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 
 def list_approvals(options: argparse.Namespace) -> int:

@@ -26,11 +26,11 @@ from mainstay.config.schema import check_workspace
 from mainstay.core.audit import AuditEntry, AuditQuery
 from mainstay.core.errors import InputRefused
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.memory.time_expressions import parse_time
 from mainstay.observe.audit_export import AuditExportReader
 from mainstay.observe.audit_verifier import AuditFinding, ExportComparison
 from mainstay.observe.audit_verifier import verify_chain as verified
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 FINDINGS_MAX = 100  # printed; the others are only counted
 ENTRIES_MAX = 100_000

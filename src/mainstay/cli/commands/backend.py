@@ -28,8 +28,8 @@ from mainstay.cli.commands.tool_call_helpers import (
     print_result,
 )
 from mainstay.core.errors import ConfigError, MainstayError
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.plugins.mcp.tool_source import McpToolSource
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 
 class BackendUnusable(MainstayError):

@@ -15,7 +15,7 @@ from mainstay.config.loader import load_config
 from mainstay.config.schema import Config, check_workspace, resolve_data_folder
 from mainstay.core.errors import ConfigError
 from mainstay.core.outcome_text import format_count
-from mainstay.trust.guards.terminal_sanitizer import escape_line
+from mainstay.guards.terminal_sanitizer import escape_line
 
 
 def back_up(options: argparse.Namespace) -> int:

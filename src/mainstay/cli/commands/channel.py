@@ -36,9 +36,9 @@ from mainstay.gateway.delivery import with_call_timeout
 from mainstay.gateway.health import find_channel_problem
 from mainstay.gateway.home_client import execute_on_home, load_server_status
 from mainstay.gateway.workspace_folders import list_workspace_names
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.operations.people import ListPeople
 from mainstay.store.home import HomeLock, prepare_home, read_lock_owner
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 SECTION = "channels"
 TEST_MESSAGE = "This is a test: Mainstay can post here."

@@ -9,7 +9,7 @@ from mainstay.cli.commands.home_locator import resolve_home, run_async
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.config import loader as config
 from mainstay.config.schema import resolve_data_folder
-from mainstay.trust.guards.terminal_sanitizer import escape_line
+from mainstay.guards.terminal_sanitizer import escape_line
 
 
 def show(options: argparse.Namespace) -> int:

@@ -27,8 +27,8 @@ from mainstay.core import machine_health
 from mainstay.core.health import CheckContext, CheckFinding
 from mainstay.core.third_party_component_health import check_components
 from mainstay.gateway.home_socket import SOCKET_NAME
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.store import home_health as home_health
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 DATABASE_TIMEOUT_S = 120.0
 EXTERNAL_TOOLS_TIMEOUT_S = 60.0

@@ -23,7 +23,7 @@ from mainstay.cli.commands.home_locator import run_async
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.health import CheckFinding, Verdict
 from mainstay.core.worker_threads import run_in_thread
-from mainstay.trust.guards.terminal_sanitizer import escape_line
+from mainstay.guards.terminal_sanitizer import escape_line
 
 STEP_TIMEOUT_S = 20.0
 PROGRESS_AFTER_S = 0.6  # progress on a terminal

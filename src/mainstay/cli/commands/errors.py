@@ -30,9 +30,9 @@ from mainstay.core.error_reports import (
 )
 from mainstay.core.errors import InputRefused
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.memory.time_expressions import parse_time
 from mainstay.operations.errors_and_audit import ClearErrors
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 T = TypeVar("T")
 GROUP_ERRORS_MAX = 20  # errors of a group

@@ -52,8 +52,8 @@ from mainstay.evals.plan import (
 from mainstay.evals.results import EvalRun, redact_run
 from mainstay.evals.runner import EvalEnvironment, EvalTask, run_tasks
 from mainstay.evals.temporary_home import HomeTemplate
-from mainstay.trust.guards.redaction import Redactor
-from mainstay.trust.guards.terminal_sanitizer import escape_line
+from mainstay.guards.redaction import Redactor
+from mainstay.guards.terminal_sanitizer import escape_line
 
 SESSIONS_MAX = 1_000
 

@@ -13,8 +13,8 @@ from mainstay.cli.commands.output import print_table, style_text
 from mainstay.core.outcome_text import format_count, format_dollars
 from mainstay.evals.baseline import BaselineComparison
 from mainstay.evals.results import CaseResult, EvalRun
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.terminal.formatters import format_duration, format_number
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 OTHER_COLUMNS = 46  # columns of the table without the name
 NAME_CHARS_MIN, NAME_CHARS_MAX = 16, 80

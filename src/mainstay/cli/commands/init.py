@@ -23,10 +23,10 @@ from mainstay.config.schema import check_workspace
 from mainstay.config.template import ChannelChoice, InitChoices, render_config
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.provider_manifest import ProviderSettings
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.io.yaml import load_yaml
 from mainstay.providers.local.catalogue import DEFAULT_WEIGHTS, Weights
 from mainstay.store.home import is_home_locked, prepare_home, read_lock_owner
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 DEFAULT_NAME = "Mainstay"
 

@@ -30,7 +30,7 @@ def find_name_problem(name: str) -> str:
 def refuse_secrets(choices: InitChoices) -> None:
     """Raise ConfigError if a value looks like a secret, or is one of those in the environment."""
     from mainstay.agent.trust_setup import list_known_secrets
-    from mainstay.trust.guards.redaction import Redactor
+    from mainstay.guards.redaction import Redactor
 
     if choices.base_url and urlsplit(choices.base_url).password:
         raise ConfigError(

@@ -15,8 +15,8 @@ from mainstay.cli.commands.output import style_text
 from mainstay.config.schema import find_workspace_name_problem
 from mainstay.config.template import InitChoices
 from mainstay.core.errors import ConfigError
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.providers.local.catalogue import DEFAULT_WEIGHTS, Weights, is_pulled, weights_folder
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 NONE = "none"
 INVALID_ANSWERS_MAX = 5  # of invalid answers to one question; then the default is used

@@ -24,10 +24,10 @@ from mainstay.cli.parser.root import UsageError
 from mainstay.config import loader as config
 from mainstay.config.editor import add_entry, read_entry, remove_entry
 from mainstay.core.errors import ConfigError
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.plugins.egress_proxy import parse_host_grant
 from mainstay.plugins.mcp.server_config import server_slug
 from mainstay.plugins.mcp.tool_pins import ToolPinStore
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 MCP_SECTION = "mcpServers"
 

@@ -28,12 +28,12 @@ from mainstay.cli.commands.plugin_mcp_helpers import (
 from mainstay.config.schema_external_tools import McpEntry
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.plugins.mcp.data_types import ListedTool, McpAnswer, McpPrompt, McpResource, ServerListing, ToolChange
 from mainstay.plugins.mcp.server_config import McpServerConfig, server_slug
 from mainstay.plugins.mcp.tool import effect_from_hints, server_reach
 from mainstay.plugins.mcp.tool_names import build_tool_name
 from mainstay.plugins.mcp.tool_source import SERVERS_FOLDER, McpToolSource
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 RESOURCES_MAX = 1000
 

@@ -17,11 +17,11 @@ from mainstay.cli.commands.output import format_time, is_colour_enabled, print_d
 from mainstay.cli.parser.root import UsageError
 from mainstay.core.memory_tiers import Fact, Memory, SearchHit, Summary, is_untrusted
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.memory.service import LISTED_MAX
 from mainstay.memory.snippet import highlight_matches, make_snippet
 from mainstay.memory.types import ForgetResult, MemoryPage
 from mainstay.operations.memory import SEARCH_MAX, SearchMemory, SearchResult, SearchVectors
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 T = TypeVar("T")
 EXCERPT_CHARS = 400

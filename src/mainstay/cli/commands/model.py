@@ -23,6 +23,7 @@ from mainstay.cli.commands.output import print_json, print_table
 from mainstay.cli.parser.root import UsageError
 from mainstay.config.loader import load_config
 from mainstay.core.errors import ConfigError
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.providers.local import pull as pulling
 from mainstay.providers.local.catalogue import (
     CATALOGUE,
@@ -33,7 +34,6 @@ from mainstay.providers.local.catalogue import (
     weights_folder,
 )
 from mainstay.providers.local.partial_file import partial_size_bytes
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 CONFIRMATION_NEEDED = "downloading a model needs confirmation; add --yes to confirm"
 

@@ -14,10 +14,10 @@ from typing import TextIO
 
 from mainstay.agent.model_discovery import DiscoveredModel, build_installed_model
 from mainstay.core.errors import ConfigError
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.providers.local.catalogue import DEFAULT_WEIGHTS, Weights, weights_folder
 from mainstay.providers.local.partial_file import describe_partial_download, partial_size_bytes
 from mainstay.providers.local.pull import PullObserver, PullResult, pull_weights
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 ACCEPT_VARIABLE = "MAINSTAY_LOCAL"  # 1: download a model if there is none, without asking
 RUNTIME = "xllamacpp"

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mainstay.core.surrogates import replace_surrogates_in
-from mainstay.trust.guards.terminal_sanitizer import escape_json, escape_line
+from mainstay.guards.terminal_sanitizer import escape_json, escape_line
 
 _ANSI_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 

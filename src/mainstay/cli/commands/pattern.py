@@ -14,12 +14,12 @@ from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.plugin_mcp_helpers import ConfiguredHome, load_tools_home
 from mainstay.core.errors import ConfigError
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.patterns.folder import read_single_file
 from mainstay.patterns.library import PatternLibrary, PatternSnapshot
 from mainstay.patterns.pattern_template import InstructionPattern, PatternFileProblem
 from mainstay.patterns.prompt_text import describe_briefly, render_pattern
 from mainstay.patterns.tool import RESULTS_MAX, SIMILARITY_MIN
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 UNLIMITED_BYTES = 10_000_000  # bytes; larger than any pattern file, so nothing is cut
 TITLE_CHARS_MAX = 60

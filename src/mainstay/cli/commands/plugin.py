@@ -32,13 +32,13 @@ from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import Tool
 from mainstay.core.tool_ports import ProcessPermissions
 from mainstay.core.tree_removal import remove_tree
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.plugins import installer
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.lock_file import InstalledPlugin, read_lock
 from mainstay.plugins.manifest import MANIFEST_FILE, PluginManifest, describe_requests, read_manifest
 from mainstay.plugins.tool import build_plugin_tools
 from mainstay.store.memory.plugin_state import InMemoryPluginState
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
 class PluginStatus(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from mainstay.core.ports import Tool
 from mainstay.core.tool_ports import PluginState
 from mainstay.core.tree_removal import remove_tree
 from mainstay.core.worker_threads import run_in_thread
+from mainstay.guards.terminal_sanitizer import sanitize_text
 from mainstay.plugins.host import PluginHost
 from mainstay.plugins.installer import check_plugin_name
 from mainstay.plugins.lock_file import read_lock
@@ -33,7 +34,6 @@ from mainstay.plugins.manifest import PluginManifest, read_manifest
 from mainstay.plugins.plugin import Plugin
 from mainstay.plugins.tool import build_plugin_tools
 from mainstay.store.memory.plugin_state import InMemoryPluginState
-from mainstay.trust.guards.terminal_sanitizer import sanitize_text
 
 
 def call(options: argparse.Namespace) -> int:

@@ -23,9 +23,9 @@ from mainstay.config.editor import add_item
 from mainstay.config.loader import Config, load_config
 from mainstay.config.schema import resolve_data_folder
 from mainstay.core.errors import HomeTaken
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.trust.command_patterns import escape_pattern
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.trust.information_flow import DESTINATION_PREFIX, is_destination_allowed
 from mainstay.trust.policy import Policy
 from mainstay.trust.rules import ToolRule

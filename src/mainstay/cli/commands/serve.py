@@ -22,8 +22,8 @@ from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.outcome_text import format_count
 from mainstay.gateway.service import GatewayService
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.server.network_listeners import is_loopback_host, run_listeners
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 log = logging.getLogger("mainstay.gateway")
 

@@ -31,12 +31,12 @@ from mainstay.core.journal import Record, ReplayResult
 from mainstay.core.messages import Message
 from mainstay.core.outcome_text import format_count, format_dollars
 from mainstay.core.ports import SessionInfo
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.lane.replay import replay_journal
 from mainstay.observe.session_export import ExportFile, full_history, write_lines, write_session
 from mainstay.operations.sessions import ReadSessionExport
 from mainstay.store.home import is_home_locked
 from mainstay.terminal.formatters import describe_waiting, format_number
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 NAME_CHARS_MAX = 60  # of a session in a list on a terminal
 

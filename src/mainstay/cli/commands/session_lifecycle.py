@@ -25,8 +25,8 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import parts_text
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.io.session_import import read_messages
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 IMPORT_BYTES_MAX = 256 * 1024 * 1024
 INCIDENT_KEY = "import_incident"  # key in a session's metadata: how the imported file was damaged

@@ -14,6 +14,7 @@ from mainstay.cli.commands.agent_setup import print_note
 from mainstay.cli.commands.output import print_json, print_table, style_text
 from mainstay.cli.commands.skill_folders import SkillsFolder, open_skills_folder, read_scope_lock
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.skills.allowed_tools import parse_allowed_tools
 from mainstay.skills.frontmatter import SKILL_FILE_NAMES, SkillRefused
 from mainstay.skills.keyword_matcher import fold_case
@@ -21,7 +22,6 @@ from mainstay.skills.lock_file import SkillLockEntry
 from mainstay.skills.registry import AvailableSkill, SkillScope
 from mainstay.skills.skill import normalise_name, read_skill
 from mainstay.skills.validator import validate_skill as problems_of
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 DESCRIPTION_CHARS_MAX = 60
 HITS_MAX = 50

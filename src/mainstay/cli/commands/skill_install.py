@@ -18,6 +18,7 @@ from mainstay.cli.commands.plugin_mcp_helpers import confirm
 from mainstay.cli.commands.skill_folders import SkillsFolder, open_skills_folder
 from mainstay.core.errors import ConfigError
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.io.fetch import parse_private_hosts
 from mainstay.io.package_installer import compute_digest
 from mainstay.skills import installer
@@ -27,7 +28,6 @@ from mainstay.skills.lock_file import SkillLockEntry, check_skill_name, read_loc
 from mainstay.skills.registry import AvailableSkill, SkillScope
 from mainstay.skills.skill import SkillRefused, read_skill
 from mainstay.skills.skill_fetcher import UnpackedSkill, choose_skills, download_archive, is_url, open_source
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 LISTED_MAX = 12  # files and findings that are listed
 CONFIRMATION_NEEDED = "{} a skill needs confirmation; add --yes to confirm"

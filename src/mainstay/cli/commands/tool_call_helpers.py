@@ -14,7 +14,7 @@ from mainstay.cli.parser.root import UsageError
 from mainstay.core.errors import InputRefused
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tools import BadArguments
-from mainstay.trust.guards.terminal_sanitizer import sanitize_text
+from mainstay.guards.terminal_sanitizer import sanitize_text
 
 
 def check_argument_options(options: argparse.Namespace) -> None:

@@ -27,13 +27,13 @@ from mainstay.cli.commands.output import print_json, style_text
 from mainstay.config.loader import load_config
 from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError
+from mainstay.guards.redaction import Redactor
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.observe.otlp_encoder import traces_to_json
 from mainstay.observe.span_types import Trace
 from mainstay.observe.traces import build_trace, select_turns
 from mainstay.observe.waterfall import render_waterfall
 from mainstay.terminal.glyphs import detect_glyphs
-from mainstay.trust.guards.redaction import Redactor
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 WIDTH_MIN, WIDTH_MAX, WIDTH_PIPED = 60, 200, 120
 

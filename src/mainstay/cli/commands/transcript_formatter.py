@@ -31,10 +31,10 @@ from mainstay.core.messages import AnyPart, Binary, Message, Text, Thinking, Too
 from mainstay.core.outcome import Answered
 from mainstay.core.outcome_text import describe_outcome, format_dollars
 from mainstay.core.session import Session
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.terminal.formatters import describe_stop, format_number
 from mainstay.terminal.formatters import describe_verdict as verdict_of
 from mainstay.terminal.tool_calls import format_call, format_result
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 _ROLE_STYLES = {"user": ("you", "cyan"), "assistant": ("agent", "green"), "system": ("runtime", "dim")}
 

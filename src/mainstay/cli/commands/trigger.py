@@ -32,6 +32,7 @@ from mainstay.config.schema_skills_patterns_triggers import WebhookEntry
 from mainstay.core.errors import InputRefused, MainstayError, TriggerUnknown
 from mainstay.core.outcome import Paused, Reply
 from mainstay.core.triggers import Trigger, TriggerLog, TriggerRun, TriggerStatus, TriggerTarget
+from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.lane.replies import find_reply
 from mainstay.operations.operation import Operation
 from mainstay.operations.triggers import AddTrigger, PauseTrigger, RemoveTrigger, ResumeTrigger
@@ -43,7 +44,6 @@ from mainstay.triggers.misfire_policy import TriggerEngineSettings
 from mainstay.triggers.schedule import TriggerSchedule
 from mainstay.triggers.status_listing import list_statuses
 from mainstay.triggers.trigger_json import check_is_future, check_trigger_name
-from mainstay.trust.guards.terminal_sanitizer import escape_line, sanitize_text
 
 POLL_S = 0.2
 EXIT_PAUSED = 5  # exit code of a turn that waits for approval, as of `mainstay run`

@@ -14,8 +14,8 @@ from mainstay.cli.commands.output import format_clock
 from mainstay.cli.log_setup import set_up_logging
 from mainstay.core.errors import ConfigError, HomeTaken
 from mainstay.core.outcome_text import format_count
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.server.uvicorn_server import bind_socket, serve_asgi
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 REPORT_INTERVAL_S = 1.0
 REPORTED_RUNS_MAX = 100  # newest runs that are checked for changes

@@ -17,10 +17,10 @@ from mainstay.core.errors import InputRefused
 from mainstay.core.outcome_text import format_count
 from mainstay.gateway.home_client import execute_on_home
 from mainstay.gateway.workspace_folders import list_workspace_names
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.operations import people as operations
 from mainstay.operations.operation import Operation
 from mainstay.operations.people import KeyView, PersonView
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 R = TypeVar("R")
 

@@ -16,10 +16,10 @@ from mainstay.core.errors import HomeTaken
 from mainstay.core.outcome_text import format_count
 from mainstay.gateway.home_client import execute_on_home
 from mainstay.gateway.workspace_folders import check_removable, create_workspace, list_workspace_folders
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.operations.home import CreateWorkspace, RemoveWorkspace
 from mainstay.operations.people import ListPeople
 from mainstay.store.home import workspace_folder
-from mainstay.trust.guards.terminal_sanitizer import escape_line
 
 
 def list_workspaces(options: argparse.Namespace) -> int:

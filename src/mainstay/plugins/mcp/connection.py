@@ -21,13 +21,13 @@ from mainstay import __version__
 from mainstay.core.errors import MainstayError
 from mainstay.core.future_types import AnyFuture
 from mainstay.core.supervision import start_supervised_task
+from mainstay.guards.line_escaping import one_line
 from mainstay.plugins.mcp.data_types import ServerListing
 from mainstay.plugins.mcp.errors import CallFailed, McpSessionExpired, ServerUnavailable
 from mainstay.plugins.mcp.flood_guard import FloodGuard
 from mainstay.plugins.mcp.server_config import McpLimits
 from mainstay.plugins.mcp.streams import ReceiveStream, SendStream
 from mainstay.plugins.mcp.tool_listing import read_listing
-from mainstay.trust.guards.line_escaping import one_line
 
 log = logging.getLogger("mainstay.plugins.mcp")
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import mcp_types as types
 
+from mainstay.guards.line_escaping import one_line
 from mainstay.plugins.mcp.data_types import McpAnswer
 from mainstay.plugins.mcp.message_filter import LIST_ITEMS_MAX
 from mainstay.plugins.mcp.server_config import McpLimits
-from mainstay.trust.guards.line_escaping import one_line
 
 LABEL_CHARS_MAX = 300
 DESCRIPTION_CHARS_MAX = 500

@@ -13,12 +13,12 @@ from mcp.client.session import ClientSession
 
 from mainstay.core.json_types import JsonObject, JsonValue
 from mainstay.core.worker_threads import run_in_thread
+from mainstay.guards.line_escaping import INVISIBLE_CHARACTERS, one_line
 from mainstay.io.json_schema import CompiledJsonSchema, SchemaRefused
 from mainstay.plugins.mcp.data_types import ListedTool, ServerListing, ToolHints
 from mainstay.plugins.mcp.server_config import McpLimits
 from mainstay.plugins.mcp.tool_names import ORIGINAL_NAME_CHARS_MAX, similarity_key
 from mainstay.plugins.mcp.tool_pins import hash_definition
-from mainstay.trust.guards.line_escaping import INVISIBLE_CHARACTERS, one_line
 
 # Invisible characters. Joiners and the emoji variation selector stay: they are part of writing.
 _INVISIBLE = re.compile(

@@ -153,9 +153,7 @@ class HomeProjectionDatabase:
         assert self._health is not None
         try:
             self._run_batches(self._health)
-        except (
-            BaseException
-        ) as error:  # not even failing the callers worked; without an answer they would wait for ever
+        except BaseException as error:  # failing the callers did not work either: they must not wait for ever
             self._health.mark_dead(error)
             self._refuse_jobs(error)
         else:

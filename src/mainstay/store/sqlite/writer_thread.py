@@ -129,9 +129,7 @@ class WriterThread(threading.Thread):
     def run(self) -> None:
         try:
             self._run_batches()
-        except (
-            BaseException
-        ) as error:  # not even failing the callers worked; without an answer they would wait for ever
+        except BaseException as error:  # failing the callers did not work either: they must not wait for ever
             self._health.mark_dead(error)
             self._refuse_items(error)
         else:

@@ -14,10 +14,10 @@ from mainstay.core.journal_wording import CURRENT
 from mainstay.core.limits import Limits
 from mainstay.core.messages import ToolCall
 from mainstay.core.tool_ports import CallDestinations, ProcessPermissions, has_third_party_text, tool_origin
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.plugins.mcp.data_types import McpPrompt, McpPromptArgument, McpResource, ToolHints
 from mainstay.plugins.mcp.errors import CallFailed
 from mainstay.plugins.mcp.server_config import McpServerConfig
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.turn.control import TurnControl
 from mainstay.turn.toolbox import PreparedCall, Toolbox
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainstay.core.messages import ToolResult
-from mainstay.trust.guards.delimiters import compute_delimiter, neutralise_markup
+from mainstay.guards.delimiters import compute_delimiter, neutralise_markup
 
 KEY = b"k" * 32
 MARK = compute_delimiter(KEY, "s/call-1")

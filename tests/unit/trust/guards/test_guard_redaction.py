@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.guard_texts.leaks import NOT_PERSONAL, PERSONAL, SECRETS, clean, leaks, shown
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.guards.redaction import PEM_CHARS_MAX, Redactor
+from mainstay.guards.redaction import PEM_CHARS_MAX, Redactor
 
 EVERYTHING = bool(os.environ.get("MAINSTAY_TEST_ALL"))
 REDACTOR = Redactor()

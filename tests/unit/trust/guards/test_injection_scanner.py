@@ -18,9 +18,9 @@ from support.guard_texts.attacks import PLAIN, TRICKS, attacks
 from support.guard_texts.benign import benign
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
-from mainstay.trust.guards.injection_scanner import EXCERPT_CHARS, InjectionScanner, is_suspicious, scan_text
-from mainstay.trust.guards.text_normalisation import (
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
+from mainstay.guards.injection_scanner import EXCERPT_CHARS, InjectionScanner, is_suspicious, scan_text
+from mainstay.guards.text_normalisation import (
     CHARS_MAX,
     DECODED_CHARS_MAX,
     PIECE_CHARS_MAX,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.guard_texts.leaks import SECRETS
 
-from mainstay.trust.guards.line_escaping import one_line
-from mainstay.trust.guards.log_filters import LOG_CHARS_MAX, LOG_WITHHELD_NOTICE, RedactingLogFilter
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.line_escaping import one_line
+from mainstay.guards.log_filters import LOG_CHARS_MAX, LOG_WITHHELD_NOTICE, RedactingLogFilter
+from mainstay.guards.redaction import Redactor
 
 SECRET = {kind: make for kind, make, _ in SECRETS}["github"](random.Random(3))
 

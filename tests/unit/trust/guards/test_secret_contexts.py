@@ -8,8 +8,8 @@ import string
 
 import pytest
 
-from mainstay.trust.guards.redaction import Redactor
-from mainstay.trust.guards.secret_formats import _PREFIXED
+from mainstay.guards.redaction import Redactor
+from mainstay.guards.secret_formats import _PREFIXED
 
 REDACTOR = Redactor()
 PERSONAL = Redactor(secrets=False, pii=True)

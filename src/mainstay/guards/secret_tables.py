@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from mainstay.trust.guards.redaction_pattern_compiler import (
+from mainstay.guards.redaction_pattern_compiler import (
     AnnouncedPattern,
     MatchCheck,
     RedactionPattern,
     build_pattern,
     optional,
 )
-from mainstay.trust.guards.secret_checks import is_key, is_password, is_placeholder
+from mainstay.guards.secret_checks import is_key, is_password, is_placeholder
 
 TABLE_CONTEXT_CHARS = 1024  # two rows of a table must fit
 

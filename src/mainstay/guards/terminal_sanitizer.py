@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from mainstay.trust.guards.line_escaping import INVISIBLE_CHARACTERS, one_line
+from mainstay.guards.line_escaping import INVISIBLE_CHARACTERS, one_line
 
 _ESCAPE_SEQUENCE = (
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor, screen

@@ -7,7 +7,7 @@ import ipaddress
 import re
 from functools import cache
 
-from mainstay.trust.guards.redaction_pattern_compiler import DIGIT, MatchCheck, RedactionPattern, build_pattern, one_of
+from mainstay.guards.redaction_pattern_compiler import DIGIT, MatchCheck, RedactionPattern, build_pattern, one_of
 
 _LOCAL = r"[A-Za-z0-9._%+-]"
 _VERSION = re.compile(r"(?i)(?:version|release|v|ver\.|==|>=|<=|~=|@|#)\s{0,3}\Z")

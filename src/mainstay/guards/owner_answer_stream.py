@@ -13,7 +13,7 @@ import html
 import re
 from collections.abc import Callable, Iterable
 
-from mainstay.trust.guards.redaction import RedactionStream, Redactor
+from mainstay.guards.redaction import RedactionStream, Redactor
 
 HELD_CHARS_MAX = 8 * 1024
 _WORDS = re.compile(r"[!-~]+|[^!-~]+")

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.guards.injection_phrases import load_phrases, load_stem_index, load_trigger_words
-from mainstay.trust.guards.text_normalisation import (
+from mainstay.guards.injection_phrases import load_phrases, load_stem_index, load_trigger_words
+from mainstay.guards.text_normalisation import (
     LONG_RUN,
     RUN_TABLE,
     WORD_TABLE,

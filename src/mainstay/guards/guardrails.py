@@ -11,10 +11,10 @@ from typing import Literal, overload
 import msgspec
 
 from mainstay.core.errors import MainstayError
-from mainstay.trust.guards.delimiters import compute_delimiter, neutralise_markup
-from mainstay.trust.guards.injection_scanner import InjectionFinding, InjectionScanner
-from mainstay.trust.guards.owner_answer_stream import OwnerAnswerStream
-from mainstay.trust.guards.redaction import KNOWN_CHARS_MIN, RedactionStream, Redactor
+from mainstay.guards.delimiters import compute_delimiter, neutralise_markup
+from mainstay.guards.injection_scanner import InjectionFinding, InjectionScanner
+from mainstay.guards.owner_answer_stream import OwnerAnswerStream
+from mainstay.guards.redaction import KNOWN_CHARS_MIN, RedactionStream, Redactor
 
 GuardMode = Literal["block", "flag", "off"]
 GuardAction = Literal["", "flagged", "blocked", "redacted", "neutralised"]

@@ -6,7 +6,7 @@ Only a value that cannot be one is left, such as a row of x. Prefixes that are a
 
 from __future__ import annotations
 
-from mainstay.trust.guards.redaction_pattern_compiler import (
+from mainstay.guards.redaction_pattern_compiler import (
     ALNUM,
     DASHED,
     DIGIT,
@@ -16,7 +16,7 @@ from mainstay.trust.guards.redaction_pattern_compiler import (
     build_pattern,
     one_of,
 )
-from mainstay.trust.guards.secret_checks import is_json_web_token, is_jumbled, is_no_filler
+from mainstay.guards.secret_checks import is_json_web_token, is_jumbled, is_no_filler
 
 _HEX_ANY = "[A-Fa-f0-9]"
 _UPPER = "[A-Z0-9]"

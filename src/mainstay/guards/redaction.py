@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from urllib.parse import quote, quote_plus
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.guards import pii as personal
-from mainstay.trust.guards import secrets as secret
-from mainstay.trust.guards.redaction_pattern_compiler import (
+from mainstay.guards import pii as personal
+from mainstay.guards import secrets as secret
+from mainstay.guards.redaction_pattern_compiler import (
     CONTEXT_CHARS,
     START_LOOKBACK_CHARS,
     RedactionPattern,
     build_prefix_expression,
 )
-from mainstay.trust.guards.secret_tables import TABLE_CONTEXT_CHARS, TableHeadings
+from mainstay.guards.secret_tables import TABLE_CONTEXT_CHARS, TableHeadings
 
 KNOWN_CHARS_MIN = 6
 KNOWN_MAX = 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from mainstay.core.turn_location import LOCATION_FIELDS, current_location
-from mainstay.trust.guards.line_escaping import one_line
-from mainstay.trust.guards.redaction import Redactor
+from mainstay.guards.line_escaping import one_line
+from mainstay.guards.redaction import Redactor
 
 LOG_WITHHELD_NOTICE = "[withheld: the log filter failed]"
 LOG_CHARS_MAX = 64 * 1024

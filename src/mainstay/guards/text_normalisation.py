@@ -13,7 +13,7 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-from mainstay.trust.guards.line_escaping import INVISIBLE_CHARACTERS
+from mainstay.guards.line_escaping import INVISIBLE_CHARACTERS
 
 PIECE_CHARS_MAX = 64 * 1024  # a longer text is normalised and scanned in pieces
 PIECE_OVERLAP_CHARS = 2 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from mainstay.trust.guards.redaction_pattern_compiler import (
+from mainstay.guards.redaction_pattern_compiler import (
     CONTEXT_CHARS,
     START_LOOKBACK_CHARS,
     AnnouncedPattern,
@@ -19,7 +19,7 @@ from mainstay.trust.guards.redaction_pattern_compiler import (
     one_of,
     optional,
 )
-from mainstay.trust.guards.secret_checks import (
+from mainstay.guards.secret_checks import (
     is_basic_credentials,
     is_jumbled,
     is_key,
@@ -27,7 +27,7 @@ from mainstay.trust.guards.secret_checks import (
     is_password,
     is_placeholder,
 )
-from mainstay.trust.guards.secret_formats import FORMAT_PATTERNS
+from mainstay.guards.secret_formats import FORMAT_PATTERNS
 
 # --- names ---------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from mainstay.trust.guards.redaction_pattern_compiler import build_trie_expression
-from mainstay.trust.guards.text_normalisation import REVERSED_WORDS, ROT13_WORDS, fold_letters
+from mainstay.guards.redaction_pattern_compiler import build_trie_expression
+from mainstay.guards.text_normalisation import REVERSED_WORDS, ROT13_WORDS, fold_letters
 
 _FOLDER = Path(__file__).parent / "phrases"
 _HEAD = re.compile(r"([a-z -]+) (0\.\d+)( command)?")
