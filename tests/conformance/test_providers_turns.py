@@ -150,8 +150,16 @@ async def test_f58_five_failed_turns_in_a_row_open_the_circuit() -> None:
         assert len(server.asked) == 5, "the sixth turn did not call it"
 
 
-async def test_f58_streams_that_break_together_are_one_failure() -> None:
-    """As if the model server restarts: every answer that is being streamed breaks, and it works again at once."""
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([OK + b"Connection: close\r\n\r\n", *OPENAI.begin(), *OPENAI.text("It i")], id="after output"),
+        pytest.param([OK + b"Connection: close\r\n\r\n"], id="after the head"),
+        pytest.param([], id="before the head"),
+    ],
+)
+async def test_f58_streams_that_break_together_are_one_failure(sent: list[bytes]) -> None:
+    """As if the model server restarts: every call that is under way breaks, and it works again at once."""
     sessions = 12
     release = asyncio.Event()
 
@@ -159,7 +167,7 @@ async def test_f58_streams_that_break_together_are_one_failure() -> None:
         async def _play(self, script, reader, writer):  # type: ignore[no-untyped-def]
             if len(self.asked) > sessions:
                 return await super()._play(script, reader, writer)
-            writer.write(b"".join([OK + b"Connection: close\r\n\r\n", *OPENAI.begin(), *OPENAI.text("It i")]))
+            writer.write(b"".join(sent))
             if len(self.asked) == sessions:
                 release.set()
             await release.wait()

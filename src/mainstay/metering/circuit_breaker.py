@@ -6,6 +6,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock
 
 PROBE_S = 5.0  # how long other calls wait for the probe of a half-open breaker
+TOGETHER_S = 5.0  # calls in flight together that fail within this time have one cause
 
 
 class CircuitBreaker:
@@ -17,6 +18,7 @@ class CircuitBreaker:
 
     __slots__ = (
         "_clock",
+        "_failed_at",
         "_failures",
         "_is_probing",
         "_limits",
@@ -32,6 +34,7 @@ class CircuitBreaker:
         self._trusts_slow_probes = trusts_slow_probes
         self._failures = 0  # in a row
         self.failures_total = 0  # counted since the start
+        self._failed_at = 0.0  # when the last of them was counted
         self._open_until: float | None = None
         self._is_probing = False
         self._probe_at = 0.0
@@ -70,15 +73,20 @@ class CircuitBreaker:
 
         `is_retry`: the same call failed before and is not counted again, so that one call that a provider cannot handle
         does not open the breaker for all. `failures_before` is `failures_total` when the call was admitted: if another
-        call failed since, both were in flight together and have one cause (a crash, a lost connection), counted once.
+        call failed since, a moment ago, both were in flight together and have one cause (a crash, a restart, a lost
+        connection), counted once.
         """
-        if failures_before is not None and failures_before != self.failures_total:
+        now = self._clock.monotonic()
+        is_together = failures_before is not None and failures_before != self.failures_total
+        if is_together and now - self._failed_at < TOGETHER_S:
             return False
-        self._failures += not is_retry
-        self.failures_total += not is_retry
+        if not is_retry:
+            self._failures += 1
+            self.failures_total += 1
+            self._failed_at = now
         opens = self._is_probing or self._failures >= self._limits.breaker_failures_max
         if opens:
-            self._open_until = self._clock.monotonic() + self._limits.breaker_open_s
+            self._open_until = now + self._limits.breaker_open_s
         self._is_probing = False
         return opens
 

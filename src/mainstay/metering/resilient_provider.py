@@ -235,9 +235,7 @@ class _ProviderAttempt:
         if self._is_admitted:
             self._is_admitted = False
             if error.counts_as_failure:
-                # streams that break together are one failure: the provider had begun to answer all of them
-                before = self._failures_before if self.has_output else None
-                self._breaker.record_failure(is_retry=is_retry, failures_before=before)
+                self._breaker.record_failure(is_retry=is_retry, failures_before=self._failures_before)
             else:
                 self._breaker.record_ignored()
 

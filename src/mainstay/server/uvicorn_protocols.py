@@ -9,9 +9,10 @@ import asyncio
 import logging
 import re
 import socket
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mainstay.core.asgi import Receive, Scope, Send
@@ -34,6 +35,20 @@ _NOT_HTTP = "this is not an HTTP request, or its headers are too large"
 log = logging.getLogger("mainstay.http")
 
 
+class StrictReceiveBuffer(ReceiveBuffer):
+    """h11's buffer, which refuses headers and trailers with lines that end with a bare LF."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        end = _HEAD_END.search(self._data, self._multiple_lines_search)
+        if self._data[:1] == b"\n" or (end is not None and _BARE_LF.search(self._data, 0, end.end())):
+            raise RequestRefusal("a line of its headers ends with LF instead of CR LF")
+        return super().maybe_extract_lines()
+
+
+class RequestRefusal(h11.RemoteProtocolError):
+    """A request that h11 would accept; the message completes a sentence about it."""
+
+
 class StrictConnection(h11.Connection):
     """HTTP/1.1 without the tolerance of h11, and with faster chunks.
 
@@ -44,24 +59,26 @@ class StrictConnection(h11.Connection):
     is_chunked = False
     refusal = ""  # what is wrong with the request, if this class refused it
 
+    def __init__(self, our_role: type[h11.CLIENT] | type[h11.SERVER], max_incomplete_event_size: int) -> None:
+        super().__init__(our_role, max_incomplete_event_size)
+        self._receive_buffer = StrictReceiveBuffer()
+
     def next_event(self) -> Any:
-        if self.their_state is h11.IDLE:
-            data, _ = self.trailing_data
-            end = _HEAD_END.search(data)
-            if _BARE_LF.search(data, 0, end.end() if end is not None else 0):
-                self._refuse("a line of its headers ends with LF instead of CR LF")
-        event = super().next_event()
-        if type(event) is h11.Request:
-            if event.http_version not in _HTTP_VERSIONS:
-                self._refuse(f"HTTP/{event.http_version.decode('ascii')} is not supported; use HTTP/1.1")
-            names = dict(event.headers)
-            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version != b"1.1"):
-                self._refuse("it has Transfer-Encoding together with Content-Length, or in HTTP/1.0")
+        try:
+            event = super().next_event()
+            if type(event) is h11.Request:
+                self._check_request(event)
+        except RequestRefusal as refusal:
+            self.refusal = str(refusal)
+            raise
         return event
 
-    def _refuse(self, sentence: str) -> NoReturn:
-        self.refusal = sentence
-        raise h11.RemoteProtocolError(sentence)
+    def _check_request(self, request: h11.Request) -> None:
+        if request.http_version not in _HTTP_VERSIONS:
+            raise RequestRefusal(f"HTTP/{request.http_version.decode('ascii')} is not supported; use HTTP/1.1")
+        names = dict(request.headers)
+        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version != b"1.1"):
+            raise RequestRefusal("it has Transfer-Encoding together with Content-Length, or in HTTP/1.0")
 
     def send(self, event: h11.Event) -> Any:
         if self.is_chunked and type(event) is h11.Data:

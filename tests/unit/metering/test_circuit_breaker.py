@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mainstay.core.limits import Limits
-from mainstay.metering.circuit_breaker import PROBE_S, CircuitBreaker
+from mainstay.metering.circuit_breaker import PROBE_S, TOGETHER_S, CircuitBreaker
 
 
 class Clock:
@@ -104,3 +104,18 @@ def test_streams_that_begin_and_break_open_it_too() -> None:
         breaker.record_first_output()
         breaker.record_failure()
     assert not breaker.admit()
+
+
+def test_calls_in_flight_that_fail_together_count_once_and_late_ones_again() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker(clock, Limits())
+    before = breaker.failures_total  # of twelve calls that are sent now
+    for _ in range(6):
+        assert not breaker.record_failure(failures_before=before)
+    assert breaker.failures_total == 1
+    for _ in range(3):  # the others hang, and fail one after another
+        clock.at += TOGETHER_S
+        assert not breaker.record_failure(failures_before=before)
+    assert not breaker.record_failure(failures_before=before)
+    clock.at += TOGETHER_S
+    assert breaker.record_failure(failures_before=before)

@@ -247,6 +247,15 @@ SMUGGLED = b"GET /api/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\
         pytest.param(b"GET /healthz HTTP/1.1\nHost: localhost\n\n", "ends with LF", id="bare LF"),
         pytest.param(b"GET /healthz HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n", "ends with LF", id="one bare LF"),
         pytest.param(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\n", "ends with LF", id="bare LF at the end"),
+        pytest.param(b"\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "ends with LF", id="bare LF before"),
+        *(
+            pytest.param(
+                f"POST {PROMPT} HTTP/1.1\r\nHost: localhost\r\n".encode() + CHUNKED + PROMPT_BODY[:-2] + trailer,
+                "ends with LF",
+                id=f"bare LF after the chunks {number}",
+            )
+            for number, trailer in enumerate((b"\n", b"X: y\n\r\n", b"X: y\r\n\n"))
+        ),
         pytest.param(b"GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n", "HTTP/2.0 is not supported", id="2.0"),
         pytest.param(b"GET /healthz HTTP/1.7\r\nHost: localhost\r\n\r\n", "HTTP/1.7 is not supported", id="1.7"),
         pytest.param(b"GET /healthz HTTP/0.9\r\nHost: localhost\r\n\r\n", "HTTP/0.9 is not supported", id="0.9"),
