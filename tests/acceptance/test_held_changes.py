@@ -64,7 +64,7 @@ class HeldRig:
 
     def agent(self, *script: Any, limits: Limits | None = None) -> Agent:
         config = Config(
-            tools=ToolSettings(builtin=("all",), roots=(str(self.root),)),
+            tools=ToolSettings(builtin=("all",), sub_agents=("bash",), roots=(str(self.root),)),
             policy=PolicySettings(),
             sandbox=SandboxSettings(kind="auto"),
             limits=limits or Limits(),
@@ -445,7 +445,8 @@ async def test_a_sub_agents_change_is_named_and_not_asked_about(rig: HeldRig) ->
             return [Call("spawn", {"prompt": "clean it", "tools": ["bash"]})]
         return last.parts[0].content
 
-    config = Config(tools=ToolSettings(builtin=("all",), roots=(str(rig.root),)), sandbox=SandboxSettings(kind="auto"))
+    tools = ToolSettings(builtin=("all",), sub_agents=("bash",), roots=(str(rig.root),))
+    config = Config(tools=tools, sandbox=SandboxSettings(kind="auto"))
     async with Agent(ScriptedProvider(script), home=rig.home, config=config, tools=[page]) as agent:
         reply = await agent.run("s", "Go on.")
     assert isinstance(reply.outcome, Answered), reply

@@ -313,7 +313,10 @@ class AttackRig:
         return Config(
             limits=LIMITS,
             tools=ToolSettings(
-                builtin=("all",), roots=(str(self.root),), fetch_private=(f"127.0.0.1:{self.listener.port}",)
+                builtin=("all",),
+                sub_agents=("*",),
+                roots=(str(self.root),),
+                fetch_private=(f"127.0.0.1:{self.listener.port}",),
             ),
             policy=PolicySettings(trusted_files=setup.trusted_files, allow=setup.rules),
             sandbox=SandboxSettings(kind=setup.sandbox, network=setup.network),

@@ -37,7 +37,7 @@ from mainstay.agent.trust_setup import (
     log_rule_warnings,
 )
 from mainstay.agent.workspace_stores import build_store, get_auxiliary_stores, warn_unused_store
-from mainstay.config.schema import Config, expand_builtin_tools
+from mainstay.config.schema import Config, expand_builtin_tools, expand_tool_groups
 from mainstay.core.audit import AuditReader
 from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.builtin_tool_table import CHANNEL_TOOLS, runs_commands
@@ -53,7 +53,7 @@ from mainstay.guards.guardrails import Guardrails
 from mainstay.lane.event_hub import EventHub
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.services import LaneServices
-from mainstay.lane.sub_agents import SubAgentRunner
+from mainstay.lane.sub_agents import SubAgentRules, SubAgentRunner
 from mainstay.memory.service import MemoryService
 from mainstay.metering.circuit_breaker import CircuitBreakerRegistry
 from mainstay.operations.runtime_protocols import SkillInfo
@@ -103,7 +103,8 @@ class OpenAgent:
         self._trigger_service: HomeTriggerService | None = None  # created on first use
         memory_context.service.connect(redact=self._redact_records)
         if (builtins := parts.builtins) is not None:
-            builtins.spawner.connect(SubAgentRunner(self.lanes, services))
+            rules = SubAgentRules(expand_tool_groups(config.tools.sub_agents), parts.session_folders.share_folder)
+            builtins.spawner.connect(SubAgentRunner(self.lanes, services, rules))
             builtins.scheduler.connect(self._open_scheduler)
             builtins.outbox.connect(self.lanes, services.store, services.limits.agent_hops_max)
             builtins.file_access.find_turn_owner = self._find_turn_owner

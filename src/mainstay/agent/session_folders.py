@@ -35,6 +35,8 @@ SKILLS_FOLDER = "skills"
 WORKING_FOLDER_FILE = (
     "folder"  # a file next to a session's scratch folder: the path of the working folder that was set for it
 )
+PARENT_FILE = "parent"  # of a sub-agent: the session whose folder it works in
+_NESTING_MAX = 32  # of sub-agents
 _CACHE_MAX = 1024
 UNDO_FOLDER = ".undo"  # previous contents of files that turns changed; no channel's folder begins with a dot
 
@@ -98,8 +100,26 @@ class SessionFolderRegistry:
     def cwd(self, session: str) -> str:
         return self.folders_of(session).cwd
 
+    def share_folder(self, child: str, parent: str) -> None:
+        """Let a sub-agent work in its parent's folder. It is stored on disk, for a resume after a crash."""
+        thread = self._session_folder(child)
+        os.makedirs(thread, mode=0o700, exist_ok=True)
+        with open(os.path.join(thread, PARENT_FILE), "w") as file:
+            file.write(parent)
+        self._cache.pop(child, None)
+
+    def _find_folder_owner(self, session: str) -> str:
+        """Return the session whose folder this one works in: a sub-agent's parent, or itself."""
+        for _ in range(_NESTING_MAX):
+            try:
+                with open(os.path.join(self._session_folder(session), PARENT_FILE)) as file:
+                    session = file.read()
+            except OSError:
+                break
+        return session
+
     def _build_folders(self, session: str, skill_folders: SkillFolders) -> SessionFolders:
-        thread = self._session_folder(session)
+        thread = self._session_folder(self._find_folder_owner(session))
         scratch, attachments = os.path.join(thread, "scratch"), os.path.join(thread, "attachments")
         os.makedirs(scratch, mode=0o700, exist_ok=True)
         chosen = self._read_working_folder(session)

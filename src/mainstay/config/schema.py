@@ -80,6 +80,13 @@ class ToolSettings(ConfigSection, frozen=True, kw_only=True):
             f"{_NOT_IN_ALL}."
         ),
     ] = ()
+    sub_agents: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Tools that sub-agents may have if the model asks for them, beside those that only read: "
+            "names, globs or `all`; empty: they only read."
+        ),
+    ] = ()
     only: Annotated[
         tuple[str, ...],
         Meta(description="Allowlist of tool names (globs) for all tools, wherever they come from; empty: all."),
@@ -462,6 +469,11 @@ def check_workspace(name: str) -> str:
 
 def find_workspace_name_problem(name: str) -> str | None:
     return None if WORKSPACE_NAME.fullmatch(name) else "must be 1 to 64 characters of a-z, 0-9, _ and -"
+
+
+def expand_tool_groups(entries: tuple[str, ...]) -> tuple[str, ...]:
+    """Return tool names with groups of built-in tools expanded. Names may be those of any tool."""
+    return tuple(dict.fromkeys(name for entry in entries for name in TOOL_GROUPS.get(entry, (entry,))))
 
 
 def expand_builtin_tools(entries: tuple[str, ...]) -> tuple[str, ...]:

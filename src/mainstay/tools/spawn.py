@@ -19,7 +19,8 @@ class _SpawnArguments(ToolArguments, frozen=True):
 class SpawnTool(BuiltInTool):
     name = "spawn"
     description = (
-        "Give a task to a sub-agent and get its report. It knows only the prompt. tools: default those that only read."
+        "Give a task to a sub-agent and get its report. It knows only the prompt. tools: default those that only "
+        "read, and others only if the owner allows them."
     )
     arguments = _SpawnArguments
     effect: Effect = "idempotent"  # a repeated call finds the same child session

@@ -153,6 +153,17 @@ class Policy:
         rules = (*self._workspace_layer.allow, *self._workspace_layer.ask, *self._grant_rules)
         return any(rule.may_cover_prefix(prefix, capability) for rule in rules)
 
+    def refuses_sub_agents(self, tool: Tool, person: str) -> bool:
+        """Return True if every call of this tool by a sub-agent of this person would be refused: a rule without a
+        pattern denies it, or says to ask, which a sub-agent cannot."""
+        guest = bool(person) and self._is_guest(person)
+        permissions = self._build_permissions((id(tool), person, tool.capabilities, guest), tool)
+        if permissions.refusal is not None:
+            return True
+        deny = [rule for share in permissions.rules_by_layer for rule in share.deny]
+        ask = [rule for share in permissions.rules_by_layer for rule in share.ask] if not permissions.grants else []
+        return any(not rule.arguments for rule in (*deny, *ask))
+
     def decide(
         self, tool: Tool, arguments: object, context: ToolContext, policy_context: PolicyContext
     ) -> PolicyVerdict:

@@ -37,7 +37,8 @@ async def test_only_the_words_of_this_turn_let_a_command_write_obeyed_files(tmp_
         *([spawn], bash("sh plant.sh i"), "Child done.", "Done."),
     ]
     config = Config(
-        tools=ToolSettings(builtin=("all",), roots=(str(work),)), sandbox=SandboxSettings(kind="bubblewrap")
+        tools=ToolSettings(builtin=("all",), sub_agents=("bash",), roots=(str(work),)),
+        sandbox=SandboxSettings(kind="bubblewrap"),
     )
     async with Agent(ScriptedProvider(script), home=tmp_path / "home", config=config, tools=[page]) as agent:
         await agent.run("s", "Please write a/.envrc for direnv")  # a: named

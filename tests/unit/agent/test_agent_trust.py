@@ -413,7 +413,7 @@ def working(folder: Path, *names: str) -> dict[str, Any]:
     (folder / "work" / "a.txt").write_text("hello\n")
     return {
         "home": folder / "home",
-        "tools": ToolSettings(builtin=names or ("all",), roots=(str(folder / "work"),), memory="on"),
+        "tools": ToolSettings(builtin=names or ("all",), sub_agents=("*",), roots=(str(folder / "work"),), memory="on"),
     }
 
 
@@ -500,9 +500,11 @@ async def test_f52_the_rules_of_a_person_hold_for_the_sub_agents_of_their_conver
     sent = Sent()
     policy = PolicySettings(people={"guest": PersonRuleSettings(deny=("send",))})
     provider = spawning(go=spawn("errand", "send"), errand=[Call("send", {"to": "ops"})])
-    async with agent_of(provider, sent.tool, tools=ToolSettings(builtin=("spawn",)), policy=policy) as agent:
+    async with agent_of(
+        provider, sent.tool, tools=ToolSettings(builtin=("spawn",), sub_agents=("*",)), policy=policy
+    ) as agent:
         reply = await agent.run("s", "go", sender="guest")
-        assert "A rule forbids it: send." in reply.text
+        assert "There is no tool 'send'" in reply.text, "it is not offered"
         assert sent.to == []
 
 
@@ -532,7 +534,7 @@ async def test_u11_a_sub_agent_that_takes_too_long_is_ended_and_that_is_the_resu
         return ""
 
     provider = spawning(go=spawn("errand", "hang"), errand=[Call("hang", {})])
-    async with agent_of(provider, hang, tools=ToolSettings(builtin=("spawn",))) as agent:
+    async with agent_of(provider, hang, tools=ToolSettings(builtin=("spawn",), sub_agents=("*",))) as agent:
         opened = await agent.runtime()
         [made] = [one for one in opened.services.tools.agent_tools if isinstance(one, SpawnTool)]
         made.timeout_s = 0.2
@@ -555,7 +557,7 @@ async def test_miclaw_004_sub_agents_run_in_parallel_and_the_conversation_keeps_
 
     calls = [one for name in ("one", "two", "three") for one in spawn(f"errand {name}", "meeting")]
     provider = spawning(go=calls, errand=[Call("meeting", {})], next="after it")
-    async with agent_of(provider, meeting, tools=ToolSettings(builtin=("spawn",))) as agent:
+    async with agent_of(provider, meeting, tools=ToolSettings(builtin=("spawn",), sub_agents=("*",))) as agent:
         first = asyncio.ensure_future(agent.run("s", "go"))
         second = asyncio.ensure_future(agent.run("s", "next"))
         assert (await first).text.count("met") == 3

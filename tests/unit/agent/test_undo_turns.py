@@ -31,7 +31,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def build_config(work: Path) -> Config:
-    return Config(tools=ToolSettings(builtin=("all",), roots=(str(work),), memory="off"))
+    return Config(tools=ToolSettings(builtin=("all",), sub_agents=("write",), roots=(str(work),), memory="off"))
 
 
 def open_agent(work: Path, *script: Any, answer: Callable[[Context, Options], Any] | None = None) -> Agent:

@@ -191,8 +191,8 @@ def test_importing_the_configuration_does_not_import_yaml() -> None:
         ("zzz: 1\n", "mainstay.yaml line 1: unknown key 'zzz'"),
         (
             "tools:\n  zzz: 1\n",
-            "mainstay.yaml line 2: unknown key 'tools.zzz'; 'tools' has parallel, memory, builtin, only, roots, "
-            "readable, protected, fetch_private, declare",
+            "mainstay.yaml line 2: unknown key 'tools.zzz'; 'tools' has parallel, memory, builtin, sub_agents, only, "
+            "roots, readable, protected, fetch_private, declare",
         ),
         (
             "limits:\n  steps_max: many\n",
