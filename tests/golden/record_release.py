@@ -44,6 +44,7 @@ from mainstay.core.messages import AnyPart, Binary, FinishReason, Text, ToolResu
 from mainstay.core.ports import Context, ModelInfo, Options, StreamFinished, TextPiece, ThinkingPiece, Tool, ToolContext
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
+from mainstay.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.judges.function_judge import FunctionJudge
 from mainstay.judges.panel import ConcurrentJudgePanel
 from mainstay.lane.event_hub import EventHub
@@ -61,7 +62,6 @@ from mainstay.operations.sessions import copy_session, read_journal
 from mainstay.store.sqlite.store import SqliteStore
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
 from mainstay.tools.spawn import create_spawn_tool
-from mainstay.trust.guards.guardrails import GuardrailOptions, Guardrails
 from mainstay.trust.policy import Policy, SandboxGuarantees
 from mainstay.trust.rules import PolicyRules
 from mainstay.turn.dependencies import TrustServices
