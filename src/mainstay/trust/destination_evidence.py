@@ -41,7 +41,7 @@ from mainstay.trust.record_names import (
     name_records,
     stem_of,
 )
-from mainstay.trust.request_vocabulary import can_name, split_words
+from mainstay.trust.request_vocabulary import can_name, read_words, split_words
 from mainstay.trust.requested_actions import (
     STRICT_ACTIONS,
     find_recipient_words,
@@ -65,9 +65,7 @@ _ID_CHARS_MAX = 64
 _TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
 _LINKS_MAX = 20  # of a result in which links may be followed; among more of them a choice would tell something
 _PLAIN_LINK = re.compile(r"[\w:/.~-]{1,120}")
-_PEOPLE = frozenset(
-    ("user", "users", "member", "members", "person", "people", "contact", "contacts", "colleague", "employee")
-)
+_PEOPLE = split_words("user users member members person people contact contacts colleague employee")
 _ROOMS = split_words("channel room group chat kanal raum gruppe salon canal groupe grupo stanza kanaal")
 _PLACE_WORDS_MIN = 3
 _ROOM_NAME = re.compile(r"(?<![\w#])#[^\W\d_][\w-]+")
@@ -83,14 +81,7 @@ _TO_ME = re.compile(
     r"|[àa] moi(?:-même)?|envoie-moi|m['\u2019]envoie|a mí|mándame|envíame|a me|mandami|aan mij|naar mij)\b",
     re.IGNORECASE,
 )
-_LINK_STEMS = frozenset(
-    stem_of(word)
-    for word in split_words(
-        "link url website site web webpage page article blog newsletter form news homepage proof manual"
-        " seite webseite artikel formular verweis lien page formulaire enlace página artículo formulario"
-        " sitio sito pagina modulo"
-    )
-)
+_LINK_STEMS = frozenset(map(stem_of, read_words("destination_evidence_link_stems")))
 # neighbours of a word with a capital letter belong to the same name; a word that begins a sentence does not
 _WORD_BEFORE = re.compile(r"(?<=[^\W_] )([A-ZÄÖÜÉ][^\W_]+) $")
 _WORD_AFTER = re.compile(r" ([A-ZÄÖÜÉ][^\W_]+)")
