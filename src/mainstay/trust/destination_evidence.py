@@ -62,9 +62,7 @@ from mainstay.trust.user_statements import is_negated, iterate_clauses
 
 _ID_CHARS_MAX = 64
 _TEXT_CHARS_MAX = 4_000  # of a user's text, in which names are looked for
-_PEOPLE = frozenset(
-    ("user", "users", "member", "members", "person", "people", "contact", "contacts", "colleague", "employee")
-)
+_PEOPLE = split_words("user users member members person people contact contacts colleague employee")
 _ROOMS = split_words("channel room group chat kanal raum gruppe salon canal groupe grupo stanza kanaal")
 _PLACE_WORDS_MIN = 3
 _ROOM_NAME = re.compile(r"(?<![\w#])#[^\W\d_][\w-]+")

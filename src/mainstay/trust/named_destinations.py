@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
-from mainstay.trust.request_vocabulary import split_words
+from mainstay.trust.request_vocabulary import read_words
 from mainstay.trust.requested_actions import REMOVAL_FAMILY, is_reply_requested, iterate_requests, words_of
 from mainstay.trust.rule_patterns import normalise_path
 from mainstay.trust.user_statements import is_negated, iterate_removal_clauses
@@ -326,10 +326,7 @@ _ADDRESSED_DIRECTLY = re.compile(
     r"(?:ask|tell|dm|ping|message|invite|kick|give|frag|sag|lade|dis \u00e0|demande \u00e0|dile a|pregunta a) $",
     re.IGNORECASE,
 )
-_OTHER_RECIPIENTS = split_words(
-    "me us you them him her it the a an my our everyone everybody people for to about that if question questions advice"
-    " help permission feedback"
-)
+_OTHER_RECIPIENTS = read_words("named_destinations_other_recipients")
 _VERB_BEFORE_NUMBER = re.compile(
     r"\b(?:close|reopen|label|merge|assign|delete|cancel|archive|resolve|schlie\u00dfe|l\u00f6sche|ferme|cierra)\s#?$"
     r"|\b(?:issue|ticket|file|event|mail|task|order|invoice)s?\s#?\d+(?:,\s?#?\d+)*,?\s(?:and|und|et|y|or)\s#?$",

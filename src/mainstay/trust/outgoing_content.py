@@ -20,7 +20,7 @@ from mainstay.core.tool_ports import only_reads
 from mainstay.core.tools import default_of, required_names
 from mainstay.trust.record_names import stem_of
 from mainstay.trust.request_verbs import ENGLISH_VERBS
-from mainstay.trust.request_vocabulary import can_name, split_words
+from mainstay.trust.request_vocabulary import can_name, read_words, split_words
 from mainstay.trust.requested_actions import (
     find_tool_action,
     is_content_dictated,
@@ -49,15 +49,7 @@ _CONTACT = re.compile(
     r"|\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.(?:com|org|net|io|example|info|biz|app|dev|ru|cn|xyz)\b(?:/[^\s<>\"')\]]*)?",
     re.IGNORECASE,
 )
-_CONTACT_STEMS = frozenset(
-    map(
-        stem_of,
-        split_words(
-            "phone number contact contacts details telephone nummer telefon kontakt numéro téléphone coordonnées número"
-            " teléfono contacto numero telefono contatto address addresses adresse dirección indirizzo"
-        ),
-    )
-)
+_CONTACT_STEMS = frozenset(map(stem_of, read_words("outgoing_content_contact_stems")))
 _REFERENCE = re.compile(r"(?=\S*\d)[\w.#:/-]{2,64}")  # the id of a thing
 # `make a note of the days of the permit` asks for a text with a date
 _VALUE_WANTED = re.compile(
@@ -78,10 +70,7 @@ _PERMISSION_WORDS = (
     ("admi", "owne", "mana", "hand", "prop"),
     ("comm", "kommen"),
 )
-_EVERYONE = split_words(
-    "all everyone everybody them both group others rest team participants alle allen anderen tous toutes autres todos"
-    " todas otros tutti altri iedereen"
-)
+_EVERYONE = read_words("outgoing_content_everyone")
 _CENTS = re.compile(r"[.,]0{1,2}$")
 _ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|am|pm|uhr|h|min|am)")
 _SEPARATORS = re.compile(r"[\s.,'_/#-]")
@@ -288,11 +277,7 @@ def _permission_words(text: str) -> Iterator[str]:
 _TOKENS = re.compile(r"[^\W_]+")
 _SENTENCES = re.compile(r"[.!?;]\s+|\n")
 _ADDED_WORDS_MIN = 2
-_FORMULAS = split_words(
-    "hi hello dear see soon later thanks thank regards best kind greetings cheers sincerely sorry attached find"
-    " here hallo liebe lieber grüße gruß danke anbei bonjour merci cordialement salut hola gracias saludos ciao"
-    " grazie saluti hoi groeten bedankt"
-)
+_FORMULAS = read_words("outgoing_content_formulas")
 _PLAIN_ACTIONS = frozenset(("decide", "book"))  # no message: a text beside them is an addition
 
 

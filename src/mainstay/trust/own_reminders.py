@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mainstay.trust.request_verbs import ENGLISH_VERBS
-from mainstay.trust.request_vocabulary import ORDINARY, UNDERSTOOD, split_words
+from mainstay.trust.request_vocabulary import ORDINARY, UNDERSTOOD, read_sections, split_words
 from mainstay.trust.requested_actions import find_dates, words_of
 from mainstay.trust.user_statements import is_negated
 
@@ -36,17 +36,7 @@ _RELATIVE = re.compile(
 )
 _WEEKDAYS = {
     name: number
-    for number, names in enumerate(
-        (
-            "monday montag lundi lunes lunedì segunda maandag mondays montags",
-            "tuesday dienstag mardi martes martedì terça dinsdag tuesdays dienstags",
-            "wednesday mittwoch mercredi miércoles mercoledì quarta woensdag wednesdays mittwochs",
-            "thursday donnerstag jeudi jueves giovedì quinta donderdag thursdays donnerstags",
-            "friday freitag vendredi viernes venerdì sexta vrijdag fridays freitags",
-            "saturday samstag samedi sábado sabato zaterdag saturdays samstags",
-            "sunday sonntag dimanche domingo domenica zondag sundays sonntags",
-        )
-    )
+    for number, names in enumerate(read_sections("calendar")["weekdays"].splitlines())
     for name in names.split()
 }
 _CLOCK = re.compile(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from mainstay.trust.named_destinations import is_name_begun
-from mainstay.trust.request_vocabulary import can_name, split_words
+from mainstay.trust.request_vocabulary import can_name, read_words, split_words
 from mainstay.trust.requested_actions import (
     STRICT_ACTIONS,
     find_tool_action,
@@ -24,11 +24,7 @@ _QUERY_WORDS_MAX = 12
 _OWN_THINGS = split_words("todo todos task tasks reminder reminders note notes bookmark cart basket shopping")
 _NEW_NAME = re.compile(r"(?:^|_)(?:name|title|label|subject)$", re.IGNORECASE)
 _OWN_FOLDERS = split_words("archive inbox trash spam junk drafts sent starred important archiv papierkorb entwürfe")
-_OWN_ENTRY = split_words(
-    "todo todos task tasks remind reminder reminders note notes list aufgabe aufgaben erinner erinnere erinnerung notiz"
-    " rappelle rappel tâche tâches recuérdame tarea tareas recordatorio ricordami promemoria lembra lembrete tarefa"
-    " herinner herinnering taak taken do dos"
-)
+_OWN_ENTRY = read_words("own_things_own_entry")
 CHOICES = split_words("folder label labels status state category priority list section column mailbox")
 
 

@@ -29,6 +29,8 @@ from mainstay.trust.request_vocabulary import (
     SYNONYMS,
     TRANSLATIONS,
     UNDERSTOOD,
+    read_sections,
+    read_words,
     split_words,
 )
 from mainstay.trust.user_statements import is_negated_before, iterate_clauses
@@ -106,10 +108,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 
 REMOVAL_FAMILY = "remove"
 READING = "read"  # the action of a tool that is named for reading, whatever its effect is declared to be
-_READING_VERBS = split_words(
-    "get fetch read open download search list find look lookup browse view show check query load retrieve describe"
-    " count visit crawl scrape"
-)
+_READING_VERBS = read_words("requested_actions_reading_verbs")
 # verbs in sentences, nouns in the names of tools
 _NO_TOOL_VERBS = split_words("check list show keep track include back sign sort bring apply double report")
 _OWN_PLACE, _READING_START = re.compile(OWN_PLACE, re.IGNORECASE), re.compile(READING_START, re.IGNORECASE)
@@ -146,37 +145,14 @@ _NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niet
 _ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
 _LISTING_VERBS = split_words("list search find query browse")
 _ANSWERS = split_words("respond reply answer accept rsvp decline decide approve reject")
-_NOUNS_OR_VERBS = split_words(
-    "mail email message text post note order file book document record log comment share label tag plan schedule draft"
-    " invite answer call review request transfer open issue list contact event calendar task report address link start"
-    " set react thread"
-)
-_THINGS = split_words(
-    "mail email message text file document event calendar issue contact task list report address link thread note"
-    " record"
-)
+_NOUNS_OR_VERBS = read_words("requested_actions_nouns_or_verbs")
+_THINGS = read_words("requested_actions_things")
 _RECIPIENT_NOUNS = split_words("mail mails email emails message messages")  # `mail from Bob: …` asks for nothing
 _MONEY_VERBS = split_words("send schedule make create pay transfer wire submit execute initiate issue process")
 _PARTICLES = split_words("to by in on of for from with all my new the a an and id ids get list search find")
 _MONTHS = {
     name: number
-    for number, names in enumerate(
-        (
-            "january jan januar janvier enero gennaio",
-            "february feb februar février febrero febbraio",
-            "march mar märz mars marzo",
-            "april apr avril abril aprile",
-            "may mai mayo maggio",
-            "june jun juni juin junio giugno",
-            "july jul juli juillet julio luglio",
-            "august aug août agosto",
-            "september sep sept septembre septiembre settembre",
-            "october oct oktober okt octobre octubre ottobre",
-            "november nov novembre noviembre",
-            "december dec dezember dez décembre diciembre dicembre",
-        ),
-        1,
-    )
+    for number, names in enumerate(read_sections("calendar")["months"].splitlines(), 1)
     for name in names.split()
 }
 _MONTHS_OF_YEAR = 12

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mainstay.trust.request_vocabulary import can_name, split_words
+from mainstay.trust.request_vocabulary import can_name, read_words, split_words
 from mainstay.trust.requested_actions import words_of
 from mainstay.trust.user_statements import (
     blank_removal_verbs,
@@ -187,16 +187,7 @@ _CLEANING = re.compile(
     r"|pulire|limp(?:e|a|ar)|opruimen|ruim)\b",
     re.IGNORECASE,
 )
-_GENERIC = split_words(
-    """
-    file files folder folders directory directories dir dirs entry entries item items thing things stuff everything
-    content contents name names all every any the old older oldest one two three four five ones version versions
-    datei dateien ordner verzeichnis alles alle fichier fichiers dossier dossiers tout tous archivo archivos fichero
-    ficheros carpeta carpetas todo todos todas file cartella cartelle tutto tutti arquivo arquivos pasta pastas tudo
-    bestand bestanden map mappen than please now again then also too whole
-    entire ganze ganzen ganzes kannst können soll sollen lying around still mal doch extra ones any more anymore longer
-    """
-)
+_GENERIC = read_words("tidying_requests_generic")
 _SCOPE_OF_ALL = re.compile(
     r"\b(?:files?|folder|directory|everything|here|workspace|project|repo(?:sitory)?|stuff|dateien|ordner|alles|hier|projekt"
     r"|fichiers?|dossier|tout|ici|projet|archivos?|carpeta|todo|aquí|proyecto|cartella|tutto|qui|progetto|arquivos?|pasta"
@@ -211,13 +202,7 @@ _DETERMINER = re.compile(
 _FILE_NAME = re.compile(r"[\w-][\w.-]*\.\w{1,8}")
 _MONTHS = split_words("january february march april may june july august september october november december")
 # ordinary words that restrict what is meant: `the logs of last week`
-_QUALIFIERS = _MONTHS | split_words(
-    """
-    new next last first today tomorrow yesterday week month year day other another same own public private open closed
-    active pending high low medium normal more most less least work home office mail email montag dienstag mittwoch
-    donnerstag freitag samstag sonntag monday tuesday wednesday thursday friday saturday sunday
-    """
-)
+_QUALIFIERS = _MONTHS | read_words("tidying_requests_qualifiers")
 _PATH_TOKEN = re.compile(r"[^\s\"'`(),;]*[^\s\"'`(),;.:!?]")
 
 
