@@ -176,7 +176,9 @@ def test_recorded_sessions_are_judged_as_they_stand_replayed_and_asked_again(
     assert len(model.asked) == asked + 2
     after = {path: path.stat().st_mtime_ns for path in mainstay.home.rglob("*") if path.is_file()}
     changed = {path.name for path in after if after[path] != before.get(path)}
-    assert changed <= {"workspace.db-shm", "workspace.db-wal"}, "the home is only read"
+    assert changed <= {f"{name}.db-{kind}" for name in ("gateway", "workspace") for kind in ("shm", "wal")}, (
+        "it is only read"
+    )
 
 
 @pytest.mark.parametrize(

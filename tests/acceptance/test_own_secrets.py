@@ -288,7 +288,11 @@ async def test_what_the_person_typed_in_this_turn_is_sent() -> None:
 async def test_a_part_of_a_secret_that_was_typed_does_not_free_the_rest() -> None:
     async with sending(f"Look: {LINK}") as (agent, outbox):
         typed = "https://shop.example.com/reset?token= and what follows, and password=Kx71mQp2Lw99,"
-        await agent.run("s", f"Send {typed} to bob@example.com.")
+        reply = await agent.run("s", f"Send {typed} to bob@example.com.")
+        assert isinstance(reply.outcome, Paused)  # the user did not write this link
+        await agent.approvals.approve(reply.outcome.approval)
+        await agent.settled()
+        assert len(outbox.sent) == 1
         assert SECRET not in outbox.sent[0]
 
 

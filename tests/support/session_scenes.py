@@ -212,7 +212,7 @@ class ProviderEncoders:
         check_anthropic(anthropic)
         if asking:
             assert openai, "the model is asked nothing"
-            assert openai[-1]["role"] in ("user", "tool"), "the last word is the model's own"
+            assert openai[-1]["role"] in ("user", "tool", "developer"), "the last word is the model's own"
             assert anthropic[-1]["role"] == "user"
 
 

@@ -47,7 +47,7 @@ async def add(a: int, b: int) -> int:
 
 RUNTIME = (
     *("core", "turn", "lane", "context", "memory", "skills", "patterns", "triggers", "sandbox", "tools"),
-    *("store", "trust", "evals", "metering", "observe", "operations", "gateway", "server", "plugins"),
+    *("store", "guards", "trust", "evals", "metering", "observe", "operations", "gateway", "server", "plugins"),
 )
 NAMING = {
     "guards/secret_formats.py",  # knows what the keys of platforms look like

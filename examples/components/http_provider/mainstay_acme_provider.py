@@ -10,8 +10,9 @@ from mainstay_acme_manifest import COMPONENT, AcmeSettings
 from mainstay.core.messages import Binary, FinishReason, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Context, Options, Piece, StreamFinished, Tool
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext
+from mainstay.core.runtime_notes import format_runtime_note
 from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
-from mainstay.providers.wire.encoding import describe_file, encode, format_runtime_note
+from mainstay.providers.wire.encoding import describe_file, encode
 from mainstay.providers.wire.http_provider import HttpProvider
 from mainstay.providers.wire.ndjson import NdjsonDecoder
 from mainstay.providers.wire.sse import SseDecoder
@@ -125,5 +126,5 @@ def to_turn(message: Message) -> dict[str, str] | None:
                 lines.append(f"[result of {part.name}: {part.model_text}]")
     text = "\n".join(filter(None, lines))
     if message.role == "system":
-        text = format_runtime_note(text)
+        text = format_runtime_note(message)
     return {"from": "model" if message.role == "assistant" else "user", "text": text} if text else None

@@ -278,11 +278,11 @@ async def test_import_history_adds_an_external_conversation(tmp_path: Path) -> N
     async with Agent(provider, home=tmp_path) as agent:
         await agent.import_history(
             "old",
-            [{"role": "user", "content": "My name is Ann."}, {"role": "assistant", "content": "Hello Ann \ud800."}],
+            [{"role": "user", "content": "My name is Ann."}, {"role": "assistant", "content": "Hello Ann."}],
         )
         await agent.run("old", "what is my name?")
         assert provider.asked[0].messages == [
-            ("user", "My name is Ann."), ("assistant", "Hello Ann ?."), ("user", "what is my name?"),
+            ("user", "My name is Ann."), ("assistant", "Hello Ann."), ("user", "what is my name?"),
         ]  # fmt: skip
         assert (await agent.sessions.replay("old")).is_identical
 
@@ -295,6 +295,7 @@ async def test_import_history_adds_an_external_conversation(tmp_path: Path) -> N
         {"role": "User", "content": "x"},
         {"role": "user"},
         {"role": "user", "content": 5},
+        {"role": "user", "content": "half a character: \ud800"},
         {"role": "user", "content": [{"type": "text", "text": "x"}]},
         {},
     ],

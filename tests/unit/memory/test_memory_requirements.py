@@ -390,7 +390,7 @@ async def test_guppy_057_a_lane_that_wakes_has_its_history_its_files_and_its_ide
     assert [text for _, text in asked.messages] == ["hello", "one", "and now?"]
     assert asked.system.startswith("You are Ada, a harbour pilot.")
     assert "## Changes made to the environment (SYSTEM.md)\n\n- installed a new lamp on the pier" in asked.system
-    assert shown["profile"] == (
+    assert shown["profile"].partition("\n\n")[2] == (  # after the mark of notes
         "## Memory: home\n\nWe use metric units.\n\n## Memory: room general\n\nThis room is for tugs."
     )
 
@@ -418,11 +418,11 @@ async def test_guppy_074_077_078_the_agent_writes_to_the_given_file_and_sees_it_
             await does.tell(agent, Call("write", {"path": path, "text": text}), session="slack:general:1")
             await does.tell(agent, session="slack:general:1")
             shown = {one.name: one.text for one in (await agent.sessions.context("slack:general:1")).sections}
-            assert shown["profile"].startswith(f"## Memory: room general\n\n{text[:10]}")
+            assert shown["profile"].partition("\n\n")[2].startswith(f"## Memory: room general\n\n{text[:10]}")
         assert Path(path).read_text() == "- a note\n" * 20_000, "nothing prunes it"
         await does.tell(agent, session="slack:other:1")
         shown = {one.name: one.text for one in (await agent.sessions.context("slack:other:1")).sections}
-        assert shown["profile"] == "(no memory yet)"
+        assert shown["profile"].endswith("(no memory yet)")
 
 
 # --- bounds --------------------------------------------------------------------------------------
