@@ -193,7 +193,7 @@ async def test_doctor_calls_every_configured_model_without_failover(model: FakeM
         ("Model", "FAIL", "mine/first"), ("Model", "ok", "mine/second"),
         ("Provider", "ok", "vllm"), ("Provider", "FAIL", "groq"),
     ]  # fmt: skip
-    assert "cannot be reached at http://127.0.0.1:9" in found[0].message
+    assert "connections to http://127.0.0.1:9 are refused" in found[0].message
     assert "tokens, $0.01" in next(one.message for one in found if one.message.startswith("mine/second"))
 
 
