@@ -573,6 +573,10 @@ class SceneRun:
         await self._lanes.wait_until_settled()
 
     async def records(self) -> list[Record]:
+        """Return the journal, with what waits in memory for the next write, such as a fold in the background."""
+        writer = self._lanes.get(SESSION)._writer
+        if writer is not None and writer.failure is None:
+            await writer.flush()
         return await self.store.read_records(SESSION, limit=1_000_000)
 
 

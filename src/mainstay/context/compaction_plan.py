@@ -196,6 +196,14 @@ def plan_cuts(compaction: CompactionInput) -> Relieved | None:
     return fits
 
 
+def plan_shortest_cuts(compaction: CompactionInput) -> tuple[Relieved, int]:
+    """Return the cuts that save the most, and the tokens of the request with them."""
+    weighed = (
+        (event, compaction.count_total(compaction.messages_after(event))) for event in _cut_candidates(compaction)
+    )
+    return min(weighed, key=lambda candidate: candidate[1])
+
+
 def _cut_candidates(compaction: CompactionInput) -> Iterator[Relieved]:
     """Yield candidates that save more and more."""
     messages = compaction.session.messages

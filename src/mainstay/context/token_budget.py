@@ -41,6 +41,9 @@ class TokenBudget(msgspec.Struct, frozen=True):
 def compute_budget(model: ModelInfo, rules: ContextSizeSettings, calibration: TokenCalibration) -> TokenBudget:
     window = min(rules.window or model.window, calibration.window or model.window)
     total = max(int((window - min(rules.reserve_tokens, window // 4)) / calibration.factor), 1)
+    if calibration.total_guess is not None and calibration.total_guess < total:
+        total = calibration.total_guess
+        window = min(window, _window_for_total(int(total * calibration.factor), rules))
     return TokenBudget(
         window=window,
         total=total,
@@ -53,7 +56,7 @@ def compute_budget(model: ModelInfo, rules: ContextSizeSettings, calibration: To
     )
 
 
-def window_for_total(total: int, rules: ContextSizeSettings) -> int:
+def _window_for_total(total: int, rules: ContextSizeSettings) -> int:
     """Return the window that would have this total budget."""
     return total + min(rules.reserve_tokens, total // 3)
 

@@ -132,6 +132,7 @@ class TokenCalibration(msgspec.Struct):
     tokenizer: Tokenizer
     factor: float
     window: int | None = None  # the window the provider named in a refusal, if smaller than expected
+    total_guess: int | None = None  # largest request by our count, guessed after a refusal that named no smaller window
     supports_tools: bool = True  # False once the provider has refused tools for this model
 
     def learn(self, counted: int, reported: int) -> None:

@@ -10,7 +10,14 @@ from typing import TypeVar
 
 import msgspec
 
-from mainstay.context.compaction_plan import CompactionInput, FoldPlan, plan_cuts, plan_fold, plan_stubs
+from mainstay.context.compaction_plan import (
+    CompactionInput,
+    FoldPlan,
+    plan_cuts,
+    plan_fold,
+    plan_shortest_cuts,
+    plan_stubs,
+)
 from mainstay.context.compiler import (
     ContextView,
     StableSections,
@@ -21,7 +28,7 @@ from mainstay.context.compiler import (
     render_profile,
     truncate_to_tokens,
 )
-from mainstay.context.token_budget import TokenBudget, compute_budget, window_for_total
+from mainstay.context.token_budget import TokenBudget, compute_budget
 from mainstay.context.token_counts import (
     clear_token_counts,
     count_message_tokens,
@@ -34,7 +41,7 @@ from mainstay.context.turn_notes import select_notes
 from mainstay.context.view import build_view
 from mainstay.core.budgeted_side_calls import FRAME_TOKENS, FRAME_TOKENS_TOOLS
 from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, RequestRefused
-from mainstay.core.events import Event, Folded, MessageAdded, SessionChanged, TurnStarted, Waiting
+from mainstay.core.events import Event, Folded, MessageAdded, Relieved, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text
 from mainstay.core.ports import NO_TOKEN_COUNT, Context, EventRecorder, ModelInfo, Tool
 from mainstay.core.runtime_notes import MARK_SENTENCE, new_mark
@@ -52,8 +59,8 @@ NO_NOTES: tuple[Text, ...] = ()
 PROFILE_DIVISOR = 4  # the profile takes at most a quarter of the token budget
 NOTES_BYTES_PER_WINDOW_TOKEN = 1  # notes take at most a quarter of the window: a token has about four bytes
 INLINE_DIVISOR = 4  # tool schemas over a quarter of the token budget become a searchable catalogue
-SHRINK_FACTOR = 0.75  # next window after a request was too long, if the provider does not report its window
-WINDOW_TOKENS_MIN = 256  # a smaller window is not tried
+SHRINK_FACTOR = 0.75  # size of the next request after one was too long, if the provider does not report its window
+WINDOW_TOKENS_MIN = 256  # a window with less room for the history is not tried
 LEARNING_TOKENS_MIN = 4096  # calibration ignores smaller requests: the provider's own additions would dominate
 SMALL_MODEL_RESULT_BYTES_MAX = 4096  # per tool result: a small model takes minutes to read more
 _TOOLS_UNSUPPORTED = re.compile(
@@ -88,7 +95,7 @@ class LaneContextCompiler:
     def __init__(self, services: LaneServices) -> None:
         self._services = services
         self._stable_sections = StableSections("", "", ())
-        self._budget_cache: tuple[tuple[ModelInfo, float, int | None], TokenBudget] | None = None
+        self._budget_cache: tuple[tuple[ModelInfo, float, int | None, int | None], TokenBudget] | None = None
         self._profile_cache = "", ""  # the full profile, and as it was trimmed
         self._request_tokens = 0  # tokens of the last request; 0: not counted
         self._counted_weight: tuple[int, int, str] | None = None  # the session's `window_tokens`, if exact
@@ -251,7 +258,7 @@ class LaneContextCompiler:
 
     def _token_budget(self) -> TokenBudget:
         calibration = self._calibration
-        basis = (self._model, calibration.factor, calibration.window)
+        basis = (self._model, calibration.factor, calibration.window, calibration.total_guess)
         if self._budget_cache is None or self._budget_cache[0] != basis:
             self._budget_cache = basis, compute_budget(self._model, self._services.context_rules, calibration)
         return self._budget_cache[1]
@@ -297,10 +304,24 @@ class LaneContextCompiler:
             await self._fold_history(compaction)
             compaction = self._build_compaction_input()
         if self._weigh_request(compaction) > compaction.budget.total and not self._is_aborted:
-            if (event := plan_cuts(compaction)) is None:
+            event = plan_cuts(compaction) or self._plan_cuts_above_guess()
+            if event is None:
                 raise ContextOverflow(self._describe_overflow(compaction))
             recorder.record_nowait(event, flush_soon=True)
             self._weigh_request(self._build_compaction_input())
+
+    def _plan_cuts_above_guess(self) -> Relieved | None:
+        """Plan the shortest possible history if the budget is a guess that is too small for it: the provider decides.
+
+        None: the budget is no guess, or the history does not fit the model's window either.
+        """
+        calibration = self._calibration
+        if calibration.total_guess is None:
+            return None
+        calibration.total_guess = None
+        compaction = self._build_compaction_input()
+        event, calibration.total_guess = plan_shortest_cuts(compaction)
+        return event if calibration.total_guess <= compaction.budget.total else None
 
     def _weigh_request(self, compaction: CompactionInput) -> int:
         """Count the request's tokens, and keep the count to calibrate it by the provider's reported usage."""
@@ -395,21 +416,20 @@ class LaneContextCompiler:
     def shrink_window(self, error: ContextTooLong) -> bool:
         """Assume a smaller window for this model from now on, after the provider refused a request as too long."""
         compaction, calibration = self._build_compaction_input(), self._calibration
-        sent, known = self._weigh_request(compaction), calibration.window
+        known = calibration.window, calibration.total_guess
+        least = compaction.overhead_tokens + WINDOW_TOKENS_MIN  # a prompt must fit beside instructions and tools
         if error.window is not None and error.window < compaction.budget.window:
             calibration.window = error.window
         else:
-            calibration.window = window_for_total(
-                int(sent * calibration.factor * SHRINK_FACTOR), self._services.context_rules
-            )
+            calibration.total_guess = _guess_total(self._weigh_request(compaction), compaction.overhead_tokens)
         after = self._token_budget()
-        if after.total < compaction.overhead_tokens * calibration.factor + WINDOW_TOKENS_MIN:
-            calibration.window = known  # not even a prompt would fit: the refusal is not believed for later requests
+        if not least <= after.total < compaction.budget.total:
+            calibration.window, calibration.total_guess = known  # a refusal that names no usable size is not believed
             return False
         session = compaction.session
         # force an exact count
         session.window_tokens = (len(session.messages), max(session.window_tokens[1], after.high + 1), "")
-        return WINDOW_TOKENS_MIN < after.total < compaction.budget.total
+        return True
 
     def drop_tools(self, error: RequestRefused) -> bool:
         """Stop offering tools if the model refused the request because of them; False if that was not the reason."""
@@ -481,6 +501,14 @@ class LaneContextCompiler:
             self._calibration,
             (self._token_budget(), self._model),
         )
+
+
+def _guess_total(sent: int, overhead: int) -> int:
+    """Return the next size to try after a request of `sent` tokens was refused: smaller, and with room for a prompt."""
+    guess, least = int(sent * SHRINK_FACTOR), overhead + WINDOW_TOKENS_MIN
+    if guess < least < sent:  # instructions and tools are most of the request: only the history can shrink
+        return max((sent + overhead) // 2, least)
+    return guess
 
 
 def _call_contributor(method: Callable[..., T], default: T, *arguments: str) -> T:

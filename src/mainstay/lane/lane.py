@@ -303,11 +303,15 @@ class Lane:
             return self._writer
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._open_writer())
-        try:
-            return await asyncio.shield(self._loading)
-        finally:
-            if self._loading is not None and self._loading.done():
-                self._loading = None
+            self._loading.add_done_callback(self._end_loading)
+        return await asyncio.shield(self._loading)
+
+    def _end_loading(self, loading: asyncio.Future[JournalWriter]) -> None:
+        """Forget a finished load, also if every caller left meanwhile: the lane could not be dropped as idle."""
+        if self._loading is loading:
+            self._loading = None
+        if not loading.cancelled():
+            loading.exception()  # retrieved: if no caller is left, it is not logged as never retrieved
 
     def _closed_error(self) -> MainstayError:
         reason = self._close_reason

@@ -43,8 +43,8 @@ class Summaries:
 
 def small_world(script: Any = None, summaries: Any = None, *, tools: Any = (), store: Any = None, **more: Any) -> World:
     provider = ScriptedProvider(script or (lambda context, options: "ok " * 50), info=SMALL)
-    limits = more.pop("limits", None)
-    return World(provider, tools, store=store, limits=limits, more={"summariser": summaries, **more})
+    chosen = {name: more.pop(name) for name in ("limits", "instructions") if name in more}
+    return World(provider, tools, store=store, more={"summariser": summaries, **more}, **chosen)
 
 
 async def until_it_folds(world: World) -> int:
@@ -309,6 +309,44 @@ async def test_f17_context_retries_max_ends_a_turn_that_is_always_too_long_in_on
         assert isinstance(reply.outcome, Failed)
         assert "too long for openai" in reply.text
         assert len(world.provider.asked) <= 3
+
+
+@virtual
+async def test_a_refused_request_that_is_mostly_tools_is_sent_again_with_a_shorter_history() -> None:
+    """Instructions and tools cannot shrink: three quarters of the whole would leave no room for the history."""
+    asked: list[int] = []
+
+    def script(context: Any, options: Any) -> Any:
+        history = sum(len(part.text) for m in context.messages for part in m.parts if hasattr(part, "text"))
+        asked.append(history)
+        return Raise(ContextTooLong("too many tokens", window=SMALL.window)) if history > 3_000 else "ok"
+
+    instructions = "word " * 1_500
+    for texts in (["word " * 700], [f"{number} {'word ' * 100}" for number in range(8)]):
+        asked.clear()
+        async with small_world(script, Summaries(), instructions=instructions) as world:
+            for text in texts:
+                reply = await world.ask(text)
+                assert isinstance(reply.outcome, Answered), reply
+            assert any(after < before for before, after in itertools.pairwise(asked)), "a request was refused"
+
+
+@virtual
+async def test_a_guessed_size_that_is_too_small_for_the_shortest_history_is_exceeded() -> None:
+    """Only the provider knows how much it takes; a guess ends no turn while the window that it reports is larger."""
+    first = True
+
+    def script(context: Any, options: Any) -> Any:
+        nonlocal first
+        refused, first = first, False
+        return Raise(ContextTooLong("too many tokens")) if refused else "ok"
+
+    async with small_world(script, Summaries(), instructions="word " * 1_500) as world:
+        assert isinstance((await world.ask("word " * 500)).outcome, Answered)
+        calibration = world.services.calibrations.for_model(SMALL)
+        assert calibration.total_guess is not None
+        calibration.total_guess = 1_530  # learnt with fewer tools: these instructions alone take almost as much
+        assert isinstance((await world.ask("word " * 20)).outcome, Answered)
 
 
 @virtual

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from support.kernel_world import World, virtual
 
+from mainstay.core.errors import StoreFailed
 from mainstay.core.events import Stuck, TurnStarted
 from mainstay.core.limits import Limits
 from mainstay.core.outcome import Answered
-from mainstay.core.ports import Context, Options
+from mainstay.core.ports import Context, Options, SessionTail
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Stall
 from mainstay.testing.virtual_time import START_MS
@@ -50,6 +51,37 @@ async def test_lane_idle_s_counts_from_the_last_message_and_is_configurable() ->
             assert len(world.lanes) == 1
         await asyncio.sleep(20)
         assert len(world.lanes) == 0
+
+
+class SlowStore(MemoryStore):
+    """Loads a session after a second, or fails to."""
+
+    fails = False
+
+    async def load_tail(self, key: str, bytes_max: int) -> SessionTail | None:
+        await asyncio.sleep(1)
+        if self.fails:
+            raise StoreFailed("the disk does not answer")
+        return await super().load_tail(key, bytes_max)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_session_whose_caller_left_while_it_was_being_loaded_goes_to_sleep(fails: bool) -> None:
+    @virtual
+    async def check() -> None:
+        store = SlowStore()
+        store.fails = fails
+        async with World(echo, store=store) as world:
+            asking = asyncio.ensure_future(world.ask("one"))
+            await asyncio.sleep(0.5)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await asyncio.sleep(1000)
+            assert len(world.lanes) == 0
+            store.fails = False
+            assert (await world.ask("two")).text == "re: two"
+
+    check()
 
 
 @virtual
