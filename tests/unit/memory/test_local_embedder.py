@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import math
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from array import array
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -109,6 +111,26 @@ async def test_concurrent_callers_get_the_same_loading_model() -> None:
     embedder = LocalEmbedder()
     _, one, other = await asyncio.gather(embedder.load(), embedder.embed(["x"]), embedder.embed(["x"]))
     assert one == other
+
+
+@installed
+async def test_all_embedders_of_a_process_share_one_model_that_is_freed_with_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded: list[Path] = []
+    load = local_embedder._load_model
+    monkeypatch.setattr(local_embedder, "_load_model", lambda folder: (loaded.append(folder), load(folder))[1])
+    monkeypatch.setattr(local_embedder, "_shared_models", WeakValueDictionary())  # other tests may hold one
+    embedders = [LocalEmbedder() for _ in range(4)]
+    await asyncio.gather(*(embedder.load() for embedder in embedders))
+    assert len(loaded) == 1
+    await embedders[0].close()
+    assert await embedders[1].embed(["one"]) == await embedders[0].embed(["one"])
+    assert len(loaded) == 1
+    for embedder in embedders:
+        await embedder.close()
+    gc.collect()
+    assert not local_embedder._shared_models
 
 
 @installed

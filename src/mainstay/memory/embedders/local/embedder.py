@@ -1,7 +1,8 @@
 """Local embeddings from the word vectors of the `wordllama` wheel.
 
 The vector of a text is the mean of its tokens' vectors. Only the two data files of the wheel are read: importing
-the package itself takes seconds and would look for files on the network.
+the package itself takes seconds and would look for files on the network. The model takes 45 MB: all agents of a process
+share one, which is freed with the last embedder that uses it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -43,7 +45,6 @@ class LocalEmbedder:
 
     def __init__(self) -> None:
         self.name = "local/wordllama-256"
-        self._lock = threading.Lock()
         self._model: _WordVectorModel | None = None
 
     async def load(self) -> int:
@@ -65,10 +66,9 @@ class LocalEmbedder:
         return self._get_model().embed(texts)
 
     def _get_model(self) -> _WordVectorModel:
-        with self._lock:  # in a worker thread: concurrent callers wait for the same model
-            if self._model is None:
-                self._model = _load_model(_find_model_folder())
-            return self._model
+        if (model := self._model) is None:
+            model = self._model = _share_model(_find_model_folder())
+        return model
 
 
 class _WordVectorModel:
@@ -113,6 +113,19 @@ def _find_model_folder() -> Path:
             f"vectors need a model that is not installed; {COMPONENT.install}, or configure a model of an API"
         )
     return Path(spec.submodule_search_locations[0])
+
+
+_shared_models: WeakValueDictionary[Path, _WordVectorModel] = WeakValueDictionary()
+_shared_models_lock = threading.Lock()
+
+
+def _share_model(folder: Path) -> _WordVectorModel:
+    """Return the process's model, loaded on first use. Called in worker threads: concurrent callers get the same."""
+    with _shared_models_lock:
+        model = _shared_models.get(folder)
+        if model is None:
+            model = _shared_models[folder] = _load_model(folder)
+        return model
 
 
 def _load_model(folder: Path) -> _WordVectorModel:
