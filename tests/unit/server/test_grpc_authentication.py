@@ -19,6 +19,7 @@ from support.grpc_world import PROTO, World, details, everything, opened_workspa
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.gateway.operation_gateway import OperationGateway
+from mainstay.server.grpc import open_calls
 from mainstay.server.grpc.agent_schema import build_file_descriptor
 from mainstay.server.grpc.authentication import GrpcSettings, is_local_address
 from mainstay.server.grpc.server import serve_grpc
@@ -110,6 +111,22 @@ async def test_a_key_may_do_what_it_is_for_until_it_is_revoked() -> None:
             await client.weave("s", "hello")
             await world.people.revoke_key(chats.split("_")[1])
             assert (await trouble(client.weave("s", "hello"))).code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_f77_no_event_is_sent_after_the_key_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before the next check of the keys of open calls."""
+    monkeypatch.setattr(open_calls, "KEY_CHECK_S", 3600.0)
+    held = Stall(then=f"the {CANARY}")
+    async with served({"main": lambda context, options: held}) as world:
+        key = await world.key("ann", "main")
+        async with world.client(key) as client:
+            stream = client.stream("s", "hello")
+            await held.reached.wait()
+            await world.people.revoke_key(key.split("_")[1])
+            held.release()
+            error = await trouble(stream)
+            assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert error.details() == "this API key is not valid any more"
 
 
 async def test_a_key_has_its_rate_and_its_streams() -> None:
