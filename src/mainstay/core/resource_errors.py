@@ -6,7 +6,9 @@ import errno
 
 NO_MEMORY = "this machine has too little free memory"
 NO_FILES = "too many files are open on this machine (`ulimit -n`)"
-NO_THREADS = "no more threads or processes can be started on this machine (`ulimit -u`)"
+NO_THREADS = (
+    "no more threads can be started: too little memory is free, or too many threads run (`ulimit -u`, `ulimit -v`)"
+)
 
 
 def describe_shortage(error: BaseException) -> str:

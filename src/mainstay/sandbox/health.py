@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 
 import msgspec
@@ -13,6 +12,7 @@ from mainstay.core.components import Component
 from mainstay.core.errors import ConfigError
 from mainstay.core.health import CheckFinding
 from mainstay.core.sandbox_manifest import SandboxCheckContext
+from mainstay.core.temporary_folder import temporary_folder
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.limits import SandboxUnusable
 from mainstay.sandbox.selection import create_sandbox, list_automatic, select_component
@@ -67,7 +67,7 @@ def _explain_choice(chosen: Component, found: CheckFinding, context: SandboxChec
 
 async def run_test_command(kind: str, options: SandboxOptions | None) -> CheckFinding:
     """Run a test command in the sandbox, as a tool would."""
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         command = _build_test_command(folder)
         began = time.monotonic()
         try:
