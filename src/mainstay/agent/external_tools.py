@@ -23,7 +23,7 @@ from mainstay.config.schema import Config, find_secrets
 from mainstay.config.schema_external_tools import ExternalToolEntry, McpEntry, PluginEntry, find_unusable_reason
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.ports import ContextContributor, Tool
-from mainstay.core.temporary_folder import create_temporary_folder
+from mainstay.core.resource_errors import create_temporary_folder
 from mainstay.core.tool_ports import PluginState, ProcessPermissions, Sandbox, ToolSource, tool_origin
 from mainstay.core.tree_removal import remove_tree
 from mainstay.core.worker_threads import run_in_thread

@@ -13,7 +13,7 @@ from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
-from mainstay.core.temporary_folder import create_temporary_folder
+from mainstay.core.resource_errors import create_temporary_folder
 from mainstay.core.tool_ports import Sandbox, SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.io.path_resolver import is_inside

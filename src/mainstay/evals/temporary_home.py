@@ -26,7 +26,7 @@ from mainstay.config.schema_external_tools import McpEntry
 from mainstay.config.schema_judges_budgets_telemetry import JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.memory_tiers import is_untrusted
-from mainstay.core.temporary_folder import create_temporary_folder
+from mainstay.core.resource_errors import create_temporary_folder
 from mainstay.core.tree_removal import remove_tree
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.plugins.mcp.tool_pins import PINS_FILE as PINS

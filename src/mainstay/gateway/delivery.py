@@ -33,8 +33,8 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
 from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
+from mainstay.core.resource_errors import temporary_folder
 from mainstay.core.supervision import start_supervised_task
-from mainstay.core.temporary_folder import temporary_folder
 from mainstay.core.worker_threads import run_in_thread
 
 log = logging.getLogger("mainstay.delivery")

@@ -23,7 +23,7 @@ from threading import Thread
 import msgspec
 
 from mainstay.core.errors import ConfigError, HomeUnusable, MainstayError
-from mainstay.core.temporary_folder import get_temporary_folder
+from mainstay.core.resource_errors import get_temporary_folder
 from mainstay.core.tool_ports import (
     CommandLimits,
     OutputHandler,

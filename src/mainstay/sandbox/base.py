@@ -14,8 +14,7 @@ import msgspec
 
 from mainstay.core.errors import AgentClosed, HomeUnusable, InputRefused
 from mainstay.core.held_changes import HeldChange
-from mainstay.core.resource_errors import describe_shortage
-from mainstay.core.temporary_folder import get_temporary_folder
+from mainstay.core.resource_errors import describe_shortage, get_temporary_folder
 from mainstay.core.tool_ports import CommandResult, OutputHandler, SandboxCommand, SandboxProcess
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.sandbox.limits import SandboxLimits, SandboxUnusable, validate_command

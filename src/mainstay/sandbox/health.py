@@ -11,8 +11,8 @@ from mainstay.core.component_options import AUTO_SANDBOX, SandboxOptions
 from mainstay.core.components import Component
 from mainstay.core.errors import ConfigError
 from mainstay.core.health import CheckFinding
+from mainstay.core.resource_errors import temporary_folder
 from mainstay.core.sandbox_manifest import SandboxCheckContext
-from mainstay.core.temporary_folder import temporary_folder
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.limits import SandboxUnusable
 from mainstay.sandbox.selection import create_sandbox, list_automatic, select_component

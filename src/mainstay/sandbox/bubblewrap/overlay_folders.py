@@ -6,7 +6,7 @@ import fcntl
 import os
 
 from mainstay.core.errors import HomeUnusable
-from mainstay.core.temporary_folder import get_temporary_folder
+from mainstay.core.resource_errors import get_temporary_folder
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.limits import is_within

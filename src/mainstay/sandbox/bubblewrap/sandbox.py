@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from mainstay.core.component_options import SandboxOptions
-from mainstay.core.temporary_folder import temporary_folder
+from mainstay.core.resource_errors import temporary_folder
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.base import BaseSandbox, PreparedCommand
 from mainstay.sandbox.bubblewrap.host_mounts import (
