@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from support import full_disk_process
 from support.cli_support import Command
-from support.example_model import ExampleModel
-from support.served_command import Served, repeat, set_up, until
+from support.example_model import ExampleModel, Messages
+from support.served_command import PATIENCE_S, Served, repeat, set_up, until
 
 PROMPT = "/api/sessions/s/prompt"
 PAGE_BYTES = 4096
@@ -112,11 +114,7 @@ def test_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Comma
     for number in range(3):
         assert mainstay("run", "words " * 2000, "--session", f"s{number}").returncode == 0
     with Served(mainstay).ready() as server:
-        with open(database(mainstay), "r+b") as file:
-            pages = file.seek(0, 2) // PAGE_BYTES
-            for page in range(4, pages):
-                file.seek(page * PAGE_BYTES)
-                file.write(b"\xff" * 64)
+        damage(database(mainstay))
         server.get("/api/sessions/s0/events", {"Accept": "application/json"})
         unready(server, "is damaged")
         before = database(mainstay).read_bytes(), Path(f"{database(mainstay)}-wal").read_bytes()
@@ -127,6 +125,58 @@ def test_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Comma
         assert doctor.returncode == 1
         assert "not ready: workspace default" in doctor.stdout
         server.end()
+
+
+def damage(path: Path) -> None:
+    with open(path, "r+b") as file:
+        pages = file.seek(0, 2) // PAGE_BYTES
+        for page in range(4, pages):
+            file.seek(page * PAGE_BYTES)
+            file.write(b"\xff" * 64)
+
+
+def test_a_database_that_is_damaged_while_a_turn_writes_to_it_fails_that_turn_and_is_left_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """The other workspace is served on."""
+    asked, go_on = Event(), Event()
+
+    def say(messages: Messages) -> str:
+        if "wait" in str(messages[-1]["content"]):
+            asked.set()
+            assert go_on.wait(PATIENCE_S)
+        return repeat(messages)
+
+    model, mainstay = ExampleModel(say), Command(tmp_path)
+    mainstay.env["KEY"] = "none"
+    set_up(mainstay, model)
+    other = {"X-Workspace": "team"}
+    try:
+        assert mainstay("run", "words " * 6000, "--session", "s0").returncode == 0
+        assert mainstay("run", "one", "--session", "s", "--workspace", "team").returncode == 0
+        with Served(mainstay).ready() as server, ThreadPoolExecutor(1) as threads:
+            running = threads.submit(server.post, "/api/sessions/new/prompt", b'{"text":"wait"}')
+            assert asked.wait(PATIENCE_S)
+            damage(database(mainstay))
+            server.get("/api/sessions/s0/events", {"Accept": "application/json"})
+            unready(server, "is damaged")
+            before = database(mainstay).read_bytes(), Path(f"{database(mainstay)}-wal").read_bytes()
+            go_on.set()
+            status, said = running.result(PATIENCE_S)
+            assert (status, "damaged" in said) == (503, True), said
+            status, said = server.post("/api/sessions/new/prompt", b'{"text":"refused"}')
+            assert (status, "database is damaged or lost" in said) == (503, True)
+            assert server.post(PROMPT, b'{"text":"two"}', other)[0] == 200
+            assert before == (database(mainstay).read_bytes(), Path(f"{database(mainstay)}-wal").read_bytes())
+            assert server.end() == 0
+        assert "Traceback" not in server.said
+        left = database(mainstay).read_bytes()
+        refused = mainstay("serve", "--port", "0")
+        assert (refused.returncode, refused.stderr.count("\n"), "is damaged" in refused.stderr) == (1, 1, True)
+        assert database(mainstay).read_bytes() == left
+    finally:
+        go_on.set()
+        model.close()
 
 
 # --- full ----------------------------------------------------------------------------------------
