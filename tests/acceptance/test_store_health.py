@@ -48,7 +48,7 @@ def unready(server: Served, words: str) -> str:
 # --- gone, or older ------------------------------------------------------------------------------
 
 
-def test_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_restores_it(
+def test_f61_f63_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_restores_it(
     mainstay: Command, tmp_path: Path
 ) -> None:
     for workspace in ("default", "team"):
@@ -92,7 +92,7 @@ def test_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_rest
     assert mainstay("audit", "verify").returncode == 0
 
 
-def test_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainstay: Command) -> None:
+def test_f62_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainstay: Command) -> None:
     with Served(mainstay).ready() as server:
         assert server.post(PROMPT, b'{"text":"kept"}')[0] == 200
         for suffix in ("-wal", "-shm"):
@@ -110,7 +110,7 @@ def test_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainst
 # --- damaged -------------------------------------------------------------------------------------
 
 
-def test_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Command) -> None:
+def test_f9_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Command) -> None:
     for number in range(3):
         assert mainstay("run", "words " * 2000, "--session", f"s{number}").returncode == 0
     with Served(mainstay).ready() as server:
@@ -135,7 +135,7 @@ def damage(path: Path) -> None:
             file.write(b"\xff" * 64)
 
 
-def test_a_database_that_is_damaged_while_a_turn_writes_to_it_fails_that_turn_and_is_left_as_it_is(
+def test_f9_a_database_that_is_damaged_while_a_turn_writes_to_it_fails_that_turn_and_is_left_as_it_is(
     tmp_path: Path,
 ) -> None:
     """The other workspace is served on."""
@@ -182,7 +182,7 @@ def test_a_database_that_is_damaged_while_a_turn_writes_to_it_fails_that_turn_an
 # --- full ----------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_fails_readiness_and_doctor_refuses_prompts_and_is_named_at_start(tmp_path: Path) -> None:
+def test_f4_a_full_disk_fails_readiness_and_doctor_refuses_prompts_and_is_named_at_start(tmp_path: Path) -> None:
     namespace = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
     if subprocess.run([*namespace, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], check=False).returncode:
         pytest.skip("this machine allows no mount namespaces, so there is no small disk to fill")
