@@ -14,7 +14,18 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from support.fixed_home import FixedHome
-from support.grpc_world import PROTO, World, details, everything, opened_workspaces, served, trailing, trouble, until
+from support.grpc_world import (
+    HOLDS_S,
+    PROTO,
+    World,
+    details,
+    everything,
+    opened_workspaces,
+    served,
+    trailing,
+    trouble,
+    until,
+)
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
@@ -35,7 +46,7 @@ def keyed(world: Any, *metadata: tuple[str, str]) -> Any:
 async def test_no_key_is_needed_on_this_machine_unless_configured_or_forwarded_by_a_proxy() -> None:
     async with served({"main": ["hello"] * 9}) as world, world.client() as client:
         assert (await client.weave("s", "hello")).text == "hello"
-        for name in ("x-forwarded-for", "forwarded", "via", "origin", "x-real-ip"):
+        for name in ("x-forwarded-for", "forwarded", "via", "origin", "x-real-ip", "sec-fetch-site"):
             request, metadata = keyed(world, (name, "10.0.0.9"))
             error = await trouble(client.stub.Weave(request, metadata=metadata))
             assert error.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -43,6 +54,24 @@ async def test_no_key_is_needed_on_this_machine_unless_configured_or_forwarded_b
         error = await trouble(client.weave("s", "hello"))
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
         assert trailing(error)["mainstay-error-type"] == "unauthorized"
+
+
+async def test_f43_a_page_under_a_name_that_only_points_here_says_nothing_to_the_agent() -> None:
+    """Without TLS a browser speaks HTTP/1.1, whatever the content type; it sends its origin with every POST."""
+    async with served({"main": ["hello"]}) as world:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        body = world.pb.WeaveRequest(session="s", text="hello").SerializeToString()
+        frame = b"\0" + len(body).to_bytes(4, "big") + body
+        head = (
+            "POST /mainstay.v1.Agent/Weave HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n"
+            f"Content-Type: application/grpc\r\nContent-Length: {len(frame)}\r\n\r\n"
+        )
+        writer.write(head.encode() + frame)
+        async with asyncio.timeout(HOLDS_S):
+            answer = await reader.read()
+        writer.close()
+        assert b"200 OK" not in answer
+        assert await world.agents["main"].sessions.list() == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ WORKSPACE_METADATA = "x-workspace"
 _PROXY_METADATA = frozenset(
     ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip", "via", "origin")
 )
+_PROXY_PREFIXES = ("x-forwarded-", "sec-fetch-")
 
 
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +95,7 @@ class GrpcAuthenticator:
 
     def _resolve_owner(self, metadata: CallMetadata, peer: str) -> Principal:
         is_forwarded = any(
-            name.lower() in _PROXY_METADATA or name.lower().startswith("x-forwarded-") for name, _ in metadata
+            name.lower() in _PROXY_METADATA or name.lower().startswith(_PROXY_PREFIXES) for name, _ in metadata
         )
         if self._needs_key() or not self._is_local or is_forwarded or not _is_local_peer(peer):
             raise Problem(
