@@ -187,7 +187,7 @@ ABSURD = ["259200", "-5", "NaN", "1e30", "inf", "Fri, 31 Dec 2099 23:59:59 GMT",
 
 
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: value[:12] or "empty")
-async def test_one_absurd_retry_after_does_not_stop_an_account(value: str) -> None:
+async def test_f60_one_absurd_retry_after_does_not_stop_an_account(value: str) -> None:
     """Neither the call that was refused nor those of other sessions fail, and none waits for long."""
     async with serving(OPENAI) as (agent, server):
         play(server, status(429, headers=[f"Retry-After: {value}"]))
