@@ -12,8 +12,9 @@ from support.chat_world import World, running
 from mainstay import tool
 from mainstay.core.channels import ChannelCapabilities
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
+from mainstay.core.events import ToolFinished
 from mainstay.core.messages import FinishReason
-from mainstay.core.ports import Context, Options, StreamFinished, TextPiece
+from mainstay.core.ports import Context, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway import delivery
 from mainstay.gateway.room_routing import ChannelRoutingSettings
@@ -27,6 +28,12 @@ END = StreamFinished(FinishReason.END)
 
 def written(*pieces: str | Stall) -> Pieces:
     return Pieces([TextPiece(one) if isinstance(one, str) else one for one in pieces] + [END])
+
+
+def called(text: str, name: str, input: str = "{}") -> Pieces:
+    """What a model says, and then calls a tool."""
+    call = ToolCallPiece(0, name, input)
+    return Pieces([TextPiece(text), call, StreamFinished(FinishReason.TOOL_CALLS)])
 
 
 async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path: Path) -> None:
@@ -390,6 +397,40 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
         found = await eventually(look, "it is found")
         assert [("giraffe is tall" in one.text) for one in found] == [True]
         assert world.board.room_search_factory("main")("web:ann:x") is None
+
+
+async def test_without_a_history_the_matching_messages_are_found_and_neither_neighbours_nor_the_own_call(
+    tmp_path: Path,
+) -> None:
+    """GUPPY-056: the call that searches has the query's words, and so has what the agent says before it."""
+
+    @tool(effect="pure", untrusted=True, sink=False)
+    async def search_room(query: str) -> str:
+        """Search the room."""
+        search = world.board.room_search_factory("main")(world.session(rig, "C1", thread))
+        assert search is not None
+        hits = await eventually(lambda: search.search(world.session(rig, "C1", thread), query, 9), "it is found")
+        return "\n".join(f"{hit.author}: {hit.text}" for hit in hits)
+
+    calling = called("I look for the giraffe.", "search_room", '{"query": "giraffe zoo"}')
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, search=False, history=False))
+    world = World(tmp_path, rig, script=["The zoo has one giraffe.", "I do not know.", "Really?", calling, "Found."])
+    world.tools = [search_room]
+    async with running(world):
+        thread = await rig.send_message("C1", "is there a giraffe in the zoo?", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        await rig.send_message("C1", "and how tall is a giraffe?", thread=thread)
+        await world.told(session, 2)
+        await rig.send_message("C2", "another giraffe in another zoo", user="bob", mention=True, thread="t2")
+        await world.shown(rig, "C2", "Really?")
+        await rig.send_message("C1", "search, please", thread=thread)
+        await world.told(session, 3)
+        (result,) = [one.result for one in await world.records(session) if isinstance(one, ToolFinished)]
+        assert result.content.splitlines() == [
+            "agent: The zoo has one giraffe.",
+            "Ann: is there a giraffe in the zoo?",
+        ]
 
 
 @pytest.mark.parametrize("policy", ["thread", "user", "single"])
