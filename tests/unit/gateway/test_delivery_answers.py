@@ -55,6 +55,57 @@ async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path:
         assert shown[0].edited
 
 
+@pytest.mark.parametrize("shows", [ALL_CAPABILITIES, ChannelCapabilities(threads=True)], ids=["edits", "no edits"])
+async def test_what_the_agent_says_before_a_tool_call_stays(tmp_path: Path, shows: ChannelCapabilities) -> None:
+    @tool(effect="pure", untrusted=False, sink=False)
+    async def look_up() -> str:
+        """Look it up."""
+        return "42"
+
+    stall = Stall()
+    rig = LoopbackRig(shows)
+    script = [called("I look it up first.", "look_up"), called("And again.", "look_up"), written("It is ", stall, "42.")]
+    world = World(tmp_path, rig, script=script)
+    world.tools = [look_up]
+    async with running(world):
+        thread = await rig.send_message("C1", "what is it?", mention=True)
+        await stall.reached.wait()
+        if shows.edits:
+            growing = await world.shown(rig, "C1", "It is")
+            assert growing.text == "I look it up first.\n\nAnd again.\n\nIt is"
+        stall.release()
+        await world.told(world.session(rig, "C1", thread))
+        (shown,) = await rig.posted_messages("C1")
+        assert shown.text == "I look it up first.\n\nAnd again.\n\nIt is 42."
+
+
+async def test_what_was_said_before_an_approval_stays_in_the_draft_after_it(tmp_path: Path) -> None:
+    """The draft goes on after the approval, of which the live events of the first step are not known any more."""
+    from mainstay.config.schema import PolicySettings
+
+    @tool(effect="unsafe", untrusted=False, sink=False)
+    async def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    stall = Stall()
+    rig = LoopbackRig()
+    script = [called("I want to launch.", "launch"), written("It is ", stall, "up.")]
+    world = World(tmp_path, rig, script=lambda context, options: script.pop(0))
+    world.tools, world.config = [launch], {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        thread = await rig.send_message("C1", "go", mention=True)
+        await world.shown(rig, "C1", "/approve")
+        await world.restart()
+        await rig.send_message("C1", "/approve", thread=thread)
+        await stall.reached.wait()
+        growing = await world.shown(rig, "C1", "It is")
+        assert growing.text == "I want to launch.\n\nIt is"
+        stall.release()
+        done = await world.shown(rig, "C1", "up.")
+        assert done.text == "I want to launch.\n\nIt is up."
+
+
 async def test_where_nothing_can_be_edited_being_busy_is_shown_and_then_the_answer(tmp_path: Path) -> None:
     stall = Stall()
     rig = LoopbackRig(ChannelCapabilities(typing=True, threads=True))
