@@ -64,7 +64,11 @@ async def test_what_the_agent_says_before_a_tool_call_stays(tmp_path: Path, show
 
     stall = Stall()
     rig = LoopbackRig(shows)
-    script = [called("I look it up first.", "look_up"), called("And again.", "look_up"), written("It is ", stall, "42.")]
+    script = [
+        called("I look it up first.", "look_up"),
+        called("And again.", "look_up"),
+        written("It is ", stall, "42."),
+    ]
     world = World(tmp_path, rig, script=script)
     world.tools = [look_up]
     async with running(world):
@@ -568,6 +572,32 @@ async def test_an_unposted_message_of_a_tool_is_posted_after_a_restart(tmp_path:
 
         await eventually(receipt, "there is a receipt")
         assert len(await rig.posted_messages("C2")) == 1
+
+
+async def test_a_thread_that_the_agent_opened_by_a_message_is_followed(tmp_path: Path) -> None:
+    """GUPPY-022: also after a restart, and the model knows what it posted there."""
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
+    world = World(tmp_path, rig, script=lambda context, options: "One o'clock it is.")
+    async with running(world):
+        thread = await rig.send_message("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        message = OutgoingMessage(to="chat:C2", text="Lunch at noon?", session=session, key="call-1")
+        key = await world.board.send("main", message)
+        posted = await world.shown(rig, "C2", "Lunch at noon?")
+
+        async def receipt() -> bool:
+            return any(one.key == key for one in await world.receipts(session))
+
+        await eventually(receipt, "there is a receipt")
+        await world.restart()
+        opened = (await rig.posted_messages("C2"))[0].thread or posted.id
+        await rig.send_message("C2", "talk among people")
+        await rig.send_message("C2", "make it one", thread=opened)
+        assert (await world.shown(rig, "C2", "One o'clock it is.")).thread == opened
+        asked = world.models["main"].asked[-1].messages
+        assert any("You posted this message" in one and "Lunch at noon?" in one for one in map(repr, asked))
+        assert len(await rig.posted_messages("C2")) == 2
 
 
 async def test_a_channel_that_is_connected_later_gets_what_waited_for_it(tmp_path: Path) -> None:
