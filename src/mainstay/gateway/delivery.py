@@ -360,11 +360,17 @@ class Deliverer:
         return existing.id if existing is not None else ""
 
     async def _record_posted(self, job: DeliveryJob, sent: SentMessage) -> None:
-        delivery, to = job.delivery, job.delivery.to
+        delivery, to, opened = job.delivery, job.delivery.to, job.delivery.opened
         if not to.thread and sent.thread:  # the post began a thread: the other parts go there
-            to = replace(to, thread=sent.thread)
+            to, opened = replace(to, thread=sent.thread), True
         updated = replace(
-            delivery, to=to, ids=(*delivery.ids, sent.id), part=delivery.part + 1, state="pending", attempts=0
+            delivery,
+            to=to,
+            opened=opened,
+            ids=(*delivery.ids, sent.id),
+            part=delivery.part + 1,
+            state="pending",
+            attempts=0,
         )
         await self._save(job, updated)
 

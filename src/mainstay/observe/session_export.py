@@ -94,6 +94,8 @@ def _log_line(record: Record, deliveries: Mapping[int, Delivered]) -> dict[str, 
         case _:
             raise AssertionError("this record is not a message")
     is_bot = isinstance(event, MessageAdded) and event.role == "assistant"
+    if isinstance(event, Received) and event.heard is not None and not event.heard.user:  # its own post in a new thread
+        is_bot, line = True, line | {"userId": "agent", "userName": "agent"}
     line |= {"text": text, "isBot": is_bot}
     return {**line, "attachments": files} if files else line
 
