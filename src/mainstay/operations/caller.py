@@ -7,6 +7,7 @@ import msgspec
 from mainstay.core.chat_addresses import ChatAddress, escape_part, unescape_part
 from mainstay.core.errors import HomeTaken, MainstayError, SessionUnknown
 from mainstay.core.events import Event, Forked, SessionChanged, Spawned, TurnEnded
+from mainstay.core.input_envelope import check_session_name
 from mainstay.core.outcome import Failed
 from mainstay.core.people import Principal
 from mainstay.core.ports import SessionInfo
@@ -88,9 +89,10 @@ class Caller:
     def session_key(self, session: str, sender: str | None = None) -> str:
         """Return the key of the session of this name. Raises InputRefused if no session can have this name."""
         sender = self.person if sender is None else sender
-        return self.current.build_session_key(
-            session if self.can_see_all else f"{self._key_prefix}{escape_part(session)}", sender
-        )
+        if not self.can_see_all:  # with the prefix, an empty name would be a valid key
+            check_session_name(session, self.current.services.limits)
+            session = f"{self._key_prefix}{escape_part(session)}"
+        return self.current.build_session_key(session, sender)
 
     def session_name(self, key: str) -> str | None:
         """Return the principal's name for a session; None if the session is not the principal's."""

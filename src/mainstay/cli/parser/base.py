@@ -140,6 +140,12 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_session_name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a session's name must not be empty")
+    return text
+
+
 def parse_seconds(text: str) -> float:
     try:
         value = float(text)
