@@ -19,6 +19,7 @@ from mainstay.cli.parser.base import (
     build_json_option,
     build_shared_options,
     parse_count,
+    parse_dollars,
     parse_port,
     parse_seconds,
     parse_session_name,
@@ -209,8 +210,12 @@ def _add_sessions(commands: CommandGroup) -> None:
         "archive", "Archive sessions: they refuse prompts and keep everything.", "session_lifecycle:archive"
     )
     archive.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
-    activate = commands.add_command("activate", "Reactivate archived sessions.", "session_lifecycle:activate")
+    activate = commands.add_command("activate", "Reactivate archived or paused sessions.", "session_lifecycle:activate")
     activate.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
+    about = "Pause sessions: prompts are stored and wait until the session is activated."
+    pause = commands.add_command("pause", about, "session_lifecycle:pause")
+    pause.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
+    _add_session_settings(commands)
     about = "Run a turn again that was set aside because processes ended while they ran it."
     release = _add_session_name(commands.add_command("release", about, "session_lifecycle:release"))
     release.add_argument("--fail", action="store_true", help="do not run it again: end it as failed")
@@ -222,6 +227,26 @@ def _add_sessions(commands: CommandGroup) -> None:
     delete = commands.add_command("delete", "Delete sessions and their messages.", "session_lifecycle:delete")
     delete.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
     delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def _add_session_settings(commands: CommandGroup) -> None:
+    module = "session_settings:show_or_change_"
+    model = _add_session_name(commands.add_command("model", "Show or change a session's model.", f"{module}model"))
+    model.add_argument("model", nargs="?", metavar="MODEL", help='the model to use, as "<provider>/<model>"')
+    model.add_argument("--reset", action="store_true", help="use the agent's default model again")
+    for name, about in (
+        ("profile", "Show or change what the model is told about the person of a session."),
+        ("metadata", "Show or change values kept with a session, which the model does not see."),
+    ):
+        fields = _add_session_name(commands.add_command(name, about, f"{module}{name}"))
+        fields.add_argument("fields", nargs="*", metavar="KEY=VALUE", help="fields to set; KEY= removes one")
+        fields.add_argument("--clear", action="store_true", help="remove all fields first")
+    about = "Show or change what a session may spend in all, from its next turn on."
+    budget = _add_session_name(commands.add_command("budget", about, f"{module}budget"))
+    budget.add_argument("--money", type=parse_dollars, metavar="D", help="dollars")
+    budget.add_argument("--tokens", type=parse_count, metavar="N", help="tokens, prompts and answers together")
+    budget.add_argument("--tool-calls", type=parse_count, metavar="N", help="tool calls")
+    budget.add_argument("--reset", action="store_true", help="remove its own budget: the configured one applies")
 
 
 def _add_approvals(commands: CommandGroup) -> None:
