@@ -37,10 +37,10 @@ from support.operations_world import (
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MemoryUnknown, SessionUnknown, Unauthorised
 from mainstay.core.events import ApprovalAnswered, Folded, Received, TurnSetAside, TurnStarted
+from mainstay.core.limits import SessionBudget
 from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.messages import Text
 from mainstay.core.people import Person, PersonRole
-from mainstay.core.session_budget import SessionBudget
 from mainstay.core.triggers import Trigger, TriggerTarget
 from mainstay.operations import (
     approvals,

@@ -15,10 +15,10 @@ from mainstay.core.budget_ports import BudgetManager, TurnBudget
 from mainstay.core.budget_reports import PeriodSpending
 from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
 from mainstay.core.errors import HomeUnusable, MainstayError
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.ports import Clock, Store
 from mainstay.core.projection_ports import Projection
 from mainstay.core.session import Session
-from mainstay.core.session_budget import NO_SESSION_BUDGET
 from mainstay.metering.budget_definitions import (
     PERIODS,
     BudgetKind,

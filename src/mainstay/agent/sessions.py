@@ -15,7 +15,6 @@ from mainstay.core.events import Event, TurnEnded
 from mainstay.core.file_changes import UndoableTurn, UndoPreview, UndoResult
 from mainstay.core.journal import Record, ReplayResult
 from mainstay.core.ports import SessionInfo
-from mainstay.operations import session_settings
 from mainstay.operations import sessions as operations
 from mainstay.operations.client_protocol import OperationClient
 from mainstay.operations.event_feed import PAGE_RECORDS
@@ -149,16 +148,22 @@ class Sessions:
 
     async def metadata(self, key: str) -> dict[str, str]:
         """Return the values that an application keeps with the session; the model does not see them."""
+        from mainstay.operations import session_settings
+
         return (await self._execute(session_settings.GetMetadata(session=key))).fields
 
     async def set_metadata(self, key: str, fields: Mapping[str, str]) -> dict[str, str]:
         """Add or change fields of the metadata, and return all; an empty text removes one. Values are text: store
         others as JSON."""
+        from mainstay.operations import session_settings
+
         request = session_settings.SetMetadata(session=key, fields=dict(fields))
         return (await self._execute(request)).fields
 
     async def clear_metadata(self, key: str) -> None:
         """Remove all metadata of the session."""
+        from mainstay.operations import session_settings
+
         await self._execute(session_settings.ClearMetadata(session=key))
 
     async def set_budget(
@@ -166,6 +171,8 @@ class Sessions:
     ) -> SessionInfo:
         """Set what the session may spend in all (dollars, tokens, tool calls), from its next turn on. What is not named
         has the configured limit; a call without arguments removes the session's own budget."""
+        from mainstay.operations import session_settings
+
         return await self._execute(
             session_settings.SetSessionBudget(session=key, money=money, tokens=tokens, tool_calls=tool_calls)
         )

@@ -16,11 +16,11 @@ import msgspec
 from mainstay.core.chat_addresses import ChatAddress, PlatformMessage
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.json_types import ReadOnlyJson
+from mainstay.core.limits import SessionBudget
 from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
 from mainstay.core.outcome import Event as Event
 from mainstay.core.outcome import Outcome
-from mainstay.core.session_budget import SessionBudget
 
 # --- durable: stored in the journal --------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
 from mainstay.core.held_changes import HeldChange
 from mainstay.core.journal import Record
 from mainstay.core.json_types import JsonObject, ReadOnlyJson
+from mainstay.core.limits import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
 from mainstay.core.model_info import ModelInfo as ModelInfo
 from mainstay.core.rate_limits import RateLimitStatus
-from mainstay.core.session_budget import NO_SESSION_BUDGET, SessionBudget
 
 # --- time, ids and randomness --------------------------------------------------------------------
 

@@ -42,11 +42,11 @@ from mainstay.core.events import (
 from mainstay.core.history_stubs import apply_relief, summary_message
 from mainstay.core.input_envelope import effective_sender, sender_person
 from mainstay.core.journal import Record
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrusted
 from mainstay.core.messages import Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, QueuedInput
 from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
-from mainstay.core.session_budget import NO_SESSION_BUDGET
 from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX, bound_charge, bound_totals
 
 AMENDED_PREFIX = "Your instructions have changed. From now on these hold instead of the earlier ones:\n\n"

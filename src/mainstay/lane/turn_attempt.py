@@ -12,10 +12,10 @@ import msgspec
 from mainstay.core.budget_ports import TurnBudget
 from mainstay.core.budget_reservation_ids import FOLD_ID_PREFIX, settle_lost
 from mainstay.core.errors import HomeUnusable, MainstayError, ProviderBroken, StoreError
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.session import Session
-from mainstay.core.session_budget import NO_SESSION_BUDGET
 from mainstay.core.turn_location import (
     ENDS_TURN,
     TurnLocation,

@@ -12,7 +12,7 @@ from mainstay.core.ledger_entries import HOUR_MS
 from mainstay.core.ledger_entries import BudgetKind as BudgetKind
 from mainstay.core.ledger_entries import BudgetPeriod as BudgetPeriod
 from mainstay.core.ledger_entries import BudgetScope as BudgetScope
-from mainstay.core.session_budget import SessionBudget
+from mainstay.core.limits import SessionBudget
 
 PERIODS: tuple[BudgetPeriod, ...] = ("hour", "day", "month")
 _PERIOD_SUFFIXES = {"": "", "hour": " an hour", "day": " a day", "month": " a month"}

@@ -17,10 +17,10 @@ from mainstay.core.budget_reservation_ids import to_nanodollars
 from mainstay.core.events import Reserved
 from mainstay.core.input_envelope import sender_person
 from mainstay.core.ledger_entries import BUDGET_SCOPES, BudgetScope
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
-from mainstay.core.session_budget import NO_SESSION_BUDGET
 from mainstay.core.usage_bounds import bound_charge
 from mainstay.metering.budget_definitions import (
     SpendingBudget,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.chat_addresses import ChatAddress, escape_part, unescape_part
+from mainstay.core.chat_addresses import WEB_CHANNEL, ChatAddress, escape_part, unescape_part
 from mainstay.core.errors import HomeTaken, MainstayError, SessionUnknown
 from mainstay.core.events import Event, Forked, SessionChanged, Spawned, TurnEnded
 from mainstay.core.input_envelope import check_session_name
@@ -15,7 +15,6 @@ from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.operation import Access
 from mainstay.operations.runtime_protocols import Home, Runtime, RuntimeSource
 
-WEB_CHANNEL = "web"  # the channel part of session keys that belong to people with an API key
 OWNER = Principal(person="", workspace="")
 
 # events with parts that not every caller may see

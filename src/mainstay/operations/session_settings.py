@@ -11,8 +11,8 @@ from msgspec import Meta
 
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import SessionChanged
+from mainstay.core.limits import SessionBudget
 from mainstay.core.ports import SessionInfo
-from mainstay.core.session_budget import SessionBudget
 from mainstay.core.usage_bounds import DOLLARS_MAX
 from mainstay.operations.caller import Caller
 from mainstay.operations.operation import SEQUENCE_MAX, Operation, SessionName

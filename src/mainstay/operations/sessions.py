@@ -16,9 +16,9 @@ from mainstay.core.errors import InputRefused, MainstayError, SessionUnknown, St
 from mainstay.core.events import ApprovalAsked, Forked, SessionChanged
 from mainstay.core.input_envelope import check_session_name
 from mainstay.core.journal import Record, ReplayResult, encode_event
+from mainstay.core.limits import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.ports import SessionInfo, Store
 from mainstay.core.session import Session
-from mainstay.core.session_budget import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.operations.caller import Caller, quote_name
 from mainstay.operations.event_feed import PAGE_RECORDS, clamp_count

@@ -42,7 +42,6 @@ from mainstay.operations.operation import EVERYWHERE, Count, Name, Operation, Pa
 from mainstay.operations.operation_entry import OperationEntry, Route
 from mainstay.operations.runtime_protocols import Runtime
 from mainstay.operations.secret_visibility import SecretVisibility, redact_event_stream, redact_reply
-from mainstay.operations.session_settings import merge_metadata
 
 IMPORT_BATCH = 5_000
 IMPORT_MAX = 100_000
@@ -342,6 +341,7 @@ async def import_messages(
 ) -> None:
     """Append messages of an earlier conversation to a session that is between turns."""
     from mainstay.operations.history_converter import build_import_events  # rarely used
+    from mainstay.operations.session_settings import merge_metadata
 
     merge_metadata({}, metadata)  # refused before anything is stored
     events = build_import_events(messages, lambda part: redact_part(runtime, part))

@@ -12,10 +12,10 @@ from mainstay import Agent, Config
 from mainstay.config.schema import ToolSettings
 from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings
 from mainstay.core.errors import InputRefused
+from mainstay.core.limits import SessionBudget
 from mainstay.core.messages import Usage
 from mainstay.core.outcome import Answered, Exhausted
 from mainstay.core.ports import ModelInfo
-from mainstay.core.session_budget import SessionBudget
 from mainstay.core.tools import tool
 from mainstay.testing import Call, MemoryStore, Say, ScriptedProvider
 

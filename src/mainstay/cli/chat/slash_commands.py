@@ -12,9 +12,9 @@ from mainstay.cli.commands.output import format_time
 from mainstay.config.schema_judges_budgets_telemetry import limits_money
 from mainstay.context.fallback_summary import OUTLINE_NOTE
 from mainstay.core.errors import InputRefused, SessionUnknown
+from mainstay.core.limits import SessionBudget
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
-from mainstay.core.session_budget import SessionBudget
 from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.terminal.context_chart import draw_context_chart
 from mainstay.terminal.formatters import StyledLine, describe_waiting, format_number, format_price

@@ -18,10 +18,10 @@ from mainstay.cli.commands.home_locator import (
 )
 from mainstay.cli.commands.output import print_json
 from mainstay.cli.parser.root import UsageError
-from mainstay.core.outcome_text import format_dollars
+from mainstay.core.limits import SessionBudget
 from mainstay.core.ports import SessionInfo
-from mainstay.core.session_budget import SessionBudget
 from mainstay.guards.terminal_sanitizer import escape_line
+from mainstay.metering.budget_definitions import format_limit, session_budgets
 
 T = TypeVar("T")
 
@@ -97,13 +97,7 @@ def show_or_change_budget(options: argparse.Namespace) -> int:
 
 def describe_session_budget(budget: SessionBudget) -> str:
     """Return the limits of a session's own budget: `$0.50, 1,000 tokens`; "" if it has none."""
-    return ", ".join(
-        [
-            *([format_dollars(budget.money)] if budget.money is not None else []),
-            *([f"{budget.tokens:,} tokens"] if budget.tokens is not None else []),
-            *([f"{budget.tool_calls:,} tool calls"] if budget.tool_calls is not None else []),
-        ]
-    )
+    return ", ".join(format_limit(limit.kind, limit.limit) for limit in session_budgets((), budget))
 
 
 def _run(location: WorkspaceLocation, session: str, change: Callable[[AgentClient], Awaitable[T]]) -> T:

@@ -16,7 +16,7 @@ from mainstay.core.outcome import Reply as Replied
 from mainstay.operations.caller import Caller
 from mainstay.operations.event_feed import EventStream, find_trace_id
 from mainstay.operations.execute import execute, open_stream
-from mainstay.operations.secret_visibility import redact_reply
+from mainstay.operations.secret_visibility import redact_streamed_reply
 from mainstay.operations.sessions import GetSession
 from mainstay.operations.turns import FileInput, Prompt, ReadEvents, TextInput
 from mainstay.server.grpc.errors import ERRORS_MAX, CallErrorLocation, TurnFailed, error_from_failure, find_error
@@ -66,10 +66,7 @@ async def run_prompt(
         raise TurnFailed(error_from_failure(reply.outcome, events.Event(turn=reply.turn, step=progress.step)))
     if (problem := find_quota_problem(reply.outcome, reply.usage)) is not None:
         raise problem
-    if caller.principal.person:
-        lane = (await caller.runtime()).lanes.get(caller.session_key(request.session))
-        reply = await redact_reply(caller, await lane.load_session(), reply)
-    return _build_reply(reply, request.session, emitter.errors)
+    return _build_reply(await redact_streamed_reply(caller, request.session, reply), request.session, emitter.errors)
 
 
 async def _emit_until_settled(reply: asyncio.Future[Replied], stream: EventStream, emitter: _TurnEmitter) -> None:

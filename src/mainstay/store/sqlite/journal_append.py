@@ -11,8 +11,8 @@ import msgspec
 
 from mainstay.core.errors import DuplicateInput, StaleWriter
 from mainstay.core.events import ApprovalAsked, Spawned
+from mainstay.core.limits import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.ports import NO_TOKEN_COUNT, IdempotencyKey, SessionInfo
-from mainstay.core.session_budget import NO_SESSION_BUDGET, SessionBudget
 
 UPDATE_SESSION = """
 UPDATE sessions SET head=?, fold=?, floor=?, unfinished=?, status=?, turns=?, messages=?, prompt_tokens=?,
