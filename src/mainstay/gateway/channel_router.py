@@ -218,6 +218,10 @@ class ChannelRouter:
         channel = self._rooms.get_channel(address.channel) if address is not None else None
         return (channel, address) if channel is not None and address is not None else None
 
+    def find_direct_person(self, address: ChatAddress) -> str:
+        """Return the name of the person whose direct messages a room has; "" if it is none, or had none yet."""
+        return self._rooms.find_direct_person(address)
+
     def channel_hints(self, workspace: str) -> ChannelHintContributor:
         """Return the context contributor that adds channel hints to a workspace's turns."""
         return ChannelHintContributor(lambda session: self.locate_session(workspace, session))
