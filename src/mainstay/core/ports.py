@@ -89,6 +89,7 @@ class ToolContext:
         "is_removal_requested",
         "message_seq",
         "messages",
+        "partial_output",
         "person",
         "private",
         "protect_deletions",
@@ -130,6 +131,8 @@ class ToolContext:
         self.messages: Sequence[Message] = ()  # the conversation as the model sees it; read only
         self.attachments: tuple[Binary, ...] = ()
         self.guard_events: tuple[Event, ...] = ()  # what guards did to the result, to be journaled
+        # set by the tool: returns its output so far, which is kept if the call is aborted or times out
+        self.partial_output: Callable[[], str] = str
         self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._cancelled = False

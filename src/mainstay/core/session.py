@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from mainstay.core.budget_reservation_ids import reservations_closed_by
 from mainstay.core.chat_addresses import is_room_key
 from mainstay.core.client_tools import ClientTool
@@ -44,8 +46,9 @@ from mainstay.core.input_envelope import effective_sender, sender_person
 from mainstay.core.journal import Record
 from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrusted
-from mainstay.core.messages import Message, Text, Usage, join_inputs
+from mainstay.core.messages import Finish, FinishReason, Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, QueuedInput
+from mainstay.core.outcome import Aborted
 from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
 from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX, bound_charge, bound_totals
 
@@ -316,7 +319,19 @@ class Session:
                 [message for message in self.messages if message.id not in failed],
                 NO_TOKEN_COUNT,
             )
+        if isinstance(event, TurnEnded) and isinstance(event.outcome, Aborted):
+            self._mark_aborted()
         self.open_turn = None
+
+    def _mark_aborted(self) -> None:
+        """Give the last answer of the aborted turn the finish reason `aborted`: a tool of it may have been running."""
+        turn = self.open_turn.turn if self.open_turn is not None else 0
+        for message in reversed(self.messages):
+            if message.turn != turn:
+                return
+            if message.role == "assistant" and message.parts and isinstance(message.parts[-1], Finish):
+                message.parts = (*message.parts[:-1], structs.replace(message.parts[-1], reason=FinishReason.ABORTED))
+                return
 
     def _relieved(self, seq: int, at: int, event: Relieved) -> None:
         turn = self.open_turn.turn if self.open_turn is not None else 0
