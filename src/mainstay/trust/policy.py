@@ -51,6 +51,7 @@ from mainstay.trust.rules import (
     PolicyRules,
     RuleLayer,
     ToolRule,
+    accepts_opaque_commands,
     find_allowing_rule,
     find_matching_rule,
     is_undecidable,
@@ -365,7 +366,7 @@ def _find_refusal(layer: RuleLayer, tool: Tool, capabilities: tuple[str, ...]) -
 def _find_ask_verdict(rules: ApplicableRules, call: ToolInvocation) -> PolicyVerdict | None:
     if (rule := find_matching_rule(rules.ask, call)) is not None:
         return PolicyVerdict("ask", f"A rule says to ask: {rule.text}.", rule.text)
-    if is_undecidable((*rules.deny, *rules.ask), call):
+    if is_undecidable((*rules.deny, *rules.ask), call) and not accepts_opaque_commands(rules.allow, call):
         assert call.script is not None
         return PolicyVerdict(
             "ask", f"It is unknown whether it does what a rule forbids. {call.script.opaque_reasons[0]}"

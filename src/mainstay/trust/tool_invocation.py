@@ -79,7 +79,9 @@ class ToolInvocation:
         if command is None:
             if self.arguments_by_name.get("input") is None:
                 return None
-            return ScriptAnalysis(opaque_reasons=("What is written to a running command may be a command itself.",))
+            return ScriptAnalysis(
+                opaque_reasons=("What is written to a running command may be a command itself.",), is_ambiguous=True
+            )
         if isinstance(command, list | tuple) and all(isinstance(word, str) for word in command):
             import shlex  # rarely needed: a command is nearly always a string
 
@@ -87,7 +89,7 @@ class ToolInvocation:
         return (
             analyse_script(command)
             if isinstance(command, str)
-            else ScriptAnalysis(opaque_reasons=("The command is not a text.",))
+            else ScriptAnalysis(opaque_reasons=("The command is not a text.",), is_ambiguous=True)
         )
 
     def only_reads(self, folder: str) -> bool:
