@@ -345,6 +345,7 @@ async def _build_agent(
     toolbox = _build_toolbox(tools, memory_tools, config, store, guards, clock)
     if parts.external_tools is not None:
         toolbox.explain_denied(parts.external_tools.list_denied_names(parts.policy))
+    memory.contributor.find_tool = toolbox.find_tool
     log_rule_warnings(config, (*tools, *memory.tools))
     model = options.model if isinstance(options.model, str) else ""
     observed = ObservabilityDependencies(

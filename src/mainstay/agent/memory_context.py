@@ -98,7 +98,8 @@ class MemoryContext:
         """Load pinned memories and workflows from the tiers into the contributor."""
         self.contributor.set_pinned(self._hide(await self.service.list_pinned()))
         workflows = await self._workspace_memory.tiers.memories.list_memories(tag=WORKFLOW_TAG, limit=WORKFLOWS_MAX)
-        self.contributor.set_workflows(WorkflowIndex(self._hide(reversed(workflows))))
+        embed_now = getattr(self._workspace_memory.embedder, "embed_now", None)
+        self.contributor.set_workflows(WorkflowIndex(self._hide(reversed(workflows)), embed_now=embed_now))
 
     def _add_workflows(self, memories: Sequence[Memory]) -> None:
         for memory in self._hide(memories):
