@@ -7,7 +7,7 @@ Untrusted content is never added to any of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN, Memory, is_untrusted
 from mainstay.core.messages import Text
@@ -45,6 +45,7 @@ class MemoryContributor:
         self._sources_cache: tuple[str, PromptTemplate | None] = "", None
         self.tools = tools
         self.workflows = WorkflowIndex() if workflows is None else workflows
+        self.to_shown_path: Callable[[str], str] = lambda path: path  # as commands see it
         self.find_tool: FindTool = lambda name: None  # of the agent's tools
         self._files = files
         self._prompts = prompts or PromptLoader()
@@ -124,8 +125,11 @@ class MemoryContributor:
             )
             return "\n\n".join(paragraphs)
         places = self._files.scope_files(session)[1:]
-        listed = (f"- {place.heading.removeprefix('## Memory: ')}: {place.path}" for place in reversed(places))
-        return prompt.fill({"files": "\n".join(listed), "system": self._files.system_path})
+        listed = (
+            f"- {place.heading.removeprefix('## Memory: ')}: {self.to_shown_path(place.path)}"
+            for place in reversed(places)
+        )
+        return prompt.fill({"files": "\n".join(listed), "system": self.to_shown_path(self._files.system_path)})
 
     def _render_profile(self, notes: tuple[ScopeNote, ...]) -> str:
         if self._files is None or (self._pinned and not notes):

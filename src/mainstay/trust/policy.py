@@ -179,7 +179,9 @@ class Policy:
             return ALLOWED
         if permissions.refusal is not None:
             return permissions.refusal
-        call = ToolInvocation(tool, arguments, policy_context.cwd, policy_context.read_access)
+        call = ToolInvocation(
+            tool, arguments, policy_context.cwd, policy_context.read_access, policy_context.to_host_path
+        )
         verdict = self._decide_by_rules(permissions, call)
         if careful and verdict.decision != "deny":
             verdict = _choose_stricter(verdict, self._decide_by_flow(permissions, call, context, policy_context))
