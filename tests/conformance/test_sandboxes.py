@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.container_engine import NO_ENGINE, run_container
 from support.example_distributions import import_example
 from support.fake_docker import fake_docker
 
@@ -63,33 +60,12 @@ class TestDockerStandIn(SandboxSuite):
         return DockerSandbox("box", docker=fake_docker(folder))
 
 
-def _engine() -> str:
-    """Why no container can be had here; empty if one can."""
-    if shutil.which("docker") is None:
-        return "docker is not installed"
-    done = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        return "no docker engine runs: " + (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-    image = os.environ.get("MAINSTAY_TEST_IMAGE", "debian:stable-slim")
-    have = subprocess.run(["docker", "image", "inspect", image], capture_output=True, timeout=120, check=False)
-    return f"docker has no image {image}" if have.returncode else ""
-
-
-NO_ENGINE = _engine()
-
-
 @pytest.mark.skipif(bool(NO_ENGINE), reason=NO_ENGINE)
 class TestDocker(SandboxSuite):
     @pytest.fixture(autouse=True)
     def container(self, tmp_path: Path) -> Iterator[None]:
-        self.name = f"mainstay-test-{uuid.uuid4().hex[:12]}"
-        image = os.environ.get("MAINSTAY_TEST_IMAGE", "debian:stable-slim")
-        user = f"{os.getuid()}:{os.getgid()}"
-        words = ["docker", "run", "-d", "--rm", "--init", "--network", "none", "--user", user]
-        words += ["--name", self.name, "-v", f"{os.path.realpath(tmp_path)}:/workspace", image, "sleep", "600"]
-        subprocess.run(words, check=True, capture_output=True, timeout=120)
-        yield
-        subprocess.run(["docker", "kill", self.name], check=False, capture_output=True, timeout=120)
+        with run_container(tmp_path) as self.name:
+            yield
 
     def make(self, folder: Path) -> Sandbox:
         return DockerSandbox(self.name)

@@ -367,7 +367,8 @@ REPORTS = [Call("report", {CANARY: 1}), Call("report", {f"{CANARY}_2": [1]})]
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["read in this turn", "read in the turn before"])
-async def test_f51_a_workflow_with_untrusted_content_is_not_recalled(earlier: bool, tmp_path: Path) -> None:
+async def test_f51_a_workflow_brings_nothing_of_a_page_into_a_later_context(earlier: bool, tmp_path: Path) -> None:
+    """The page had the model make calls with arguments of these names; only names that the tool declares are shown."""
     model = Obedient([Call("fetch", {"url": "example.org"})])
     model.obeys = REPORTS
     async with Agent(ScriptedProvider(model), tools=[fetch, Anything()], home=tmp_path, config=config_of()) as agent:
@@ -379,8 +380,9 @@ async def test_f51_a_workflow_with_untrusted_content_is_not_recalled(earlier: bo
     reader = Obedient()
     async with Agent(ScriptedProvider(reader), tools=[fetch, Anything()], home=tmp_path, config=config_of()) as agent:
         await agent.run("next", REQUEST)
+        assert "was answered on" in repr(reader.requests), "the workflow is recalled: the request was the person's own"
         assert CANARY not in repr(reader.requests)
-        assert all(one.origin.startswith(UNTRUSTED) for one in await agent.memory.list(tag="workflow"))
+        assert not any(one.origin for one in await agent.memory.list(tag="workflow"))
 
 
 async def test_f51_a_workflow_of_a_clean_conversation_is_recalled(tmp_path: Path) -> None:

@@ -37,11 +37,13 @@ os.execvpe(sys.argv[2], sys.argv[2:], env)
 """
 
 
-def fake_docker(where: Path, *, network: str = "none", running: bool = True, name: str = "docker") -> str:
-    """The path of the program. Its container has `where` mounted under another name."""
+def fake_docker(
+    where: Path, *, network: str = "none", running: bool = True, name: str = "docker", mount: Path | None = None
+) -> str:
+    """The path of the program. Its container has `where` mounted under another name, by default one in `where`."""
     box = where / "box"
     box.mkdir(exist_ok=True)
-    mounted = box / "workspace"
+    mounted = mount or box / "workspace"
     if not mounted.is_symlink():
         mounted.symlink_to(where)
     about = {

@@ -345,6 +345,7 @@ async def _build_agent(
     toolbox = _build_toolbox(tools, memory_tools, config, store, guards, clock)
     if parts.external_tools is not None:
         toolbox.explain_denied(parts.external_tools.list_denied_names(parts.policy))
+    memory.contributor.find_tool = toolbox.find_tool
     log_rule_warnings(config, (*tools, *memory.tools))
     model = options.model if isinstance(options.model, str) else ""
     observed = ObservabilityDependencies(
@@ -480,6 +481,7 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
             services = msgspec.structs.replace(
                 services,
                 cwd=self.session_folders.cwd,
+                to_host_path=self.session_folders.paths.to_host,
                 is_own_file=self.builtins.is_own_file,
                 read_access=self.builtins.read_access,
                 read_own_file=self.builtins.read_own_file,
@@ -516,10 +518,14 @@ async def _build_parts(
     skill_folders = skills.skill_folders if skills is not None else None
     allow_rules = AllowRuleStore(folders.workspace if folders is not None else None)
     sandbox = _build_sandbox(names, config)
+    session_folders = SessionFolderRegistry(config, folders, memory.writable_files, skill_folders, sandbox)
+    memory.contributor.to_shown_path = session_folders.paths.to_shown
+    if skills is not None:
+        skills.show_paths(session_folders.paths.to_shown)
     policy = build_policy(config, allow_rules, sandbox, gateway.is_guest if gateway is not None else None)
     parts = AgentParts(
         workspace=workspace,
-        session_folders=SessionFolderRegistry(config, folders, memory.writable_files, skill_folders),
+        session_folders=session_folders,
         allow_rules=allow_rules,
         policy=policy,
         guards=guards,
@@ -582,9 +588,7 @@ async def _open_skills_and_patterns(
         return None
     from mainstay.agent.skills_and_patterns import SkillsAndPatterns  # only needed for skills and patterns
 
-    skills_and_patterns = SkillsAndPatterns(config, folders, labels)
-    await skills_and_patterns.open()
-    return skills_and_patterns
+    return await SkillsAndPatterns(config, folders, labels).open()
 
 
 async def _open_external_tools(workspace: OpenWorkspace, policy: Policy, guards: Guardrails) -> ExternalTools | None:

@@ -101,7 +101,8 @@ class MemoryContext:
         pinned = [memory for memory in await self.service.list_pinned() if await self._is_shared(memory)]
         self.contributor.set_pinned(self._hide(pinned))
         workflows = await self._workspace_memory.tiers.memories.list_memories(tag=WORKFLOW_TAG, limit=WORKFLOWS_MAX)
-        self.contributor.set_workflows(WorkflowIndex(self._hide(reversed(workflows))))
+        embed_now = getattr(self._workspace_memory.embedder, "embed_now", None)
+        self.contributor.set_workflows(WorkflowIndex(self._hide(reversed(workflows)), embed_now=embed_now))
 
     async def _is_shared(self, memory: Memory) -> bool:
         """Return whether a pinned memory may be in every context: not what a member's session pinned, in a release

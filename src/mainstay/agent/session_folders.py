@@ -10,11 +10,11 @@ import msgspec
 
 from mainstay.agent.memory_context import AgentFolders
 from mainstay.config.schema import Config
-from mainstay.core.errors import ConfigError
+from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
 from mainstay.core.resource_errors import create_temporary_folder
-from mainstay.core.tool_ports import Sandbox, SessionFolders
+from mainstay.core.tool_ports import SAME_PATHS, Sandbox, SandboxPaths, SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.io.path_resolver import is_inside
 from mainstay.io.paths import encode_folder_name, parse_session_scopes
@@ -55,6 +55,29 @@ class SkillFolders(msgspec.Struct, frozen=True):
 NO_SKILL_FOLDERS = SkillFolders()
 
 
+def build_sandbox_paths(sandbox: Sandbox | None) -> SandboxPaths:
+    """Return the translation of a sandbox in which commands see other paths than this machine's."""
+    if sandbox is None or not getattr(sandbox, "has_own_paths", True):
+        return SAME_PATHS
+
+    def to_shown(path: str) -> str:
+        try:
+            return sandbox.to_sandbox_path(path)
+        except MainstayError:  # the file tools work without it
+            return path
+
+    def to_host(path: str) -> str:
+        if not path.startswith("/"):
+            return path
+        try:
+            # a path of this machine is one already, also where the container has a folder of that name
+            return path if sandbox.to_sandbox_path(path) != path else sandbox.to_host_path(path)
+        except MainstayError:
+            return path
+
+    return SandboxPaths(to_host, to_shown)
+
+
 class SessionFolderRegistry:
     """Computes the `SessionFolders` of every session of a workspace, cached. `memory_files` returns those that a
     session's contexts include, `skill_folders` the folders of its skills: the same object until they change."""
@@ -65,7 +88,9 @@ class SessionFolderRegistry:
         folders: AgentFolders | None,
         memory_files: Callable[[str], tuple[str, ...]],
         skill_folders: Callable[[str], SkillFolders] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
+        self.paths = build_sandbox_paths(sandbox)
         self._folders = folders
         self._memory_files = memory_files
         self._roots = tuple(_resolve_folder(root, "tools.roots") for root in config.tools.roots)
@@ -148,6 +173,7 @@ class SessionFolderRegistry:
                 for path in self._shared_skill_folders
                 if any(is_inside(path, root) and path != root for root in own)
             ),
+            paths=self.paths,
         )
 
     def new_skill_folder(self, session: str) -> tuple[str, ...]:
@@ -304,13 +330,12 @@ class WorkingFolderContributor:
         if not self._has_files:
             return DATA_PROMPT
         cwd = self._session_folders.cwd(session)
-        skills = (
-            "".join(SKILLS_PROMPT.format(shelf=folder) for folder in self._session_folders.new_skill_folder(session))
-            if with_skills
-            else ""
+        to_shown = self._session_folders.paths.to_shown
+        shelves = self._session_folders.new_skill_folder(session) if with_skills else ()
+        skills = "".join(SKILLS_PROMPT.format(shelf=f"{to_shown(shelf.rstrip('/'))}/") for shelf in shelves)
+        return FOLDER_PROMPT.format(
+            cwd=to_shown(cwd), commands=self._describe_commands(), skills=skills, data=DATA_PROMPT
         )
-        shown_cwd = self._sandbox.to_sandbox_path(cwd) if self._sandbox else cwd
-        return FOLDER_PROMPT.format(cwd=shown_cwd, commands=self._describe_commands(), skills=skills, data=DATA_PROMPT)
 
     def _describe_commands(self) -> str:
         if self._sandbox is None:

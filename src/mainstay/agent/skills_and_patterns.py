@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Self
 
 from mainstay.agent.file_origins import FileOriginLookup
 from mainstay.agent.memory_context import AgentFolders
@@ -56,7 +57,7 @@ class SkillsAndPatterns:
                 window_tokens_max=config.patterns.window_tokens,
             )
 
-    async def open(self) -> None:
+    async def open(self) -> Self:
         if self._folders is not None:
             # No other workspace changes meanwhile: this process owns the home.
             await self._file_origins.load_labels(self._config, self._folders)
@@ -65,6 +66,7 @@ class SkillsAndPatterns:
         if self.pattern_library is not None:
             await run_in_thread(self.pattern_library.load)
             self.pattern_library.start_watching()
+        return self
 
     @property
     def contributors(self) -> tuple[ContextContributor, ...]:
@@ -80,6 +82,11 @@ class SkillsAndPatterns:
         skills = (build_skill_tool(self.skill_registry),) if self.skill_registry is not None else ()
         patterns = (build_pattern_tool(self.pattern_library),) if self.pattern_library is not None else ()
         return (*skills, *patterns)
+
+    def show_paths(self, to_shown: Callable[[str], str]) -> None:
+        """Name the folders of skills by the paths that commands see."""
+        if self.skill_registry is not None:
+            self.skill_registry.to_shown_path = to_shown
 
     @property
     def problems(self) -> list[str]:

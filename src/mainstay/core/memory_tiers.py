@@ -272,7 +272,8 @@ class FreeFormMemoryTier(Tier, Protocol):
 class Embedder(Protocol):
     """Converts texts to embedding vectors: float32, unit length. Loading may take seconds, in the background.
 
-    Optional member: `vector_weight`, how much its similarities count where a full-text match counts 1.0.
+    Optional members: `vector_weight`, how much its similarities count where a full-text match counts 1.0; and, of a
+    model in this process, `embed_now(texts) -> list[bytes] | None`, which returns None while it is not loaded.
     """
 
     name: str

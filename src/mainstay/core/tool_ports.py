@@ -56,6 +56,21 @@ def only_reads(tool: Tool) -> bool:
 # --- files ---------------------------------------------------------------------------------------
 
 
+def _same_path(path: str) -> str:
+    return path
+
+
+class SandboxPaths(msgspec.Struct, frozen=True):
+    """The translation between the paths of this machine and those that commands see. Everything that a model reads or
+    writes has the latter: `to_host` for what it writes, `to_shown` for what it reads. Other paths are unchanged."""
+
+    to_host: Callable[[str], str] = _same_path
+    to_shown: Callable[[str], str] = _same_path
+
+
+SAME_PATHS = SandboxPaths()
+
+
 class SessionFolders(msgspec.Struct, frozen=True, kw_only=True):
     """Folders that a session may use. All paths are absolute host paths without symbolic links."""
 
@@ -69,6 +84,7 @@ class SessionFolders(msgspec.Struct, frozen=True, kw_only=True):
     trusted_globs: tuple[str, ...] = ()  # globs of files that the owner trusts, relative to their folder
     trusted_folders: tuple[str, ...] = ()  # folders that the owner trusts
     command_readonly: tuple[str, ...] = ()  # skill and pattern folders: commands must not write there, file tools may
+    paths: SandboxPaths = SAME_PATHS
 
 
 class FileOriginLabel(msgspec.Struct, frozen=True, gc=False):
@@ -181,7 +197,10 @@ class SandboxProcess(Protocol):
 
 
 class Sandbox(Protocol):
-    """Runs commands in isolation. A cancelled `exec` has killed all processes it started when it returns."""
+    """Runs commands in isolation. A cancelled `exec` has killed all processes it started when it returns.
+
+    Optional member: `has_own_paths`, False if commands see all files under the paths of this machine.
+    """
 
     name: str  # host, bubblewrap, docker
 

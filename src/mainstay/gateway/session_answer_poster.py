@@ -172,9 +172,10 @@ class SessionAnswerPoster:
         if info.unfinished and info.approval is None:
             delivery = await self._load_delivery(self._address)
             if delivery.state in ("pending", "sending") and not delivery.text:
-                self._draft = self._context.start_draft(delivery)
-                for step, text in self._answer_builder.texts.items() if self._draft is not None else ():
-                    self._draft.restore_text(step, text)
+                self._draft = draft = self._context.start_draft(delivery)
+                if draft is not None:
+                    for step, text in self._answer_builder.texts.items():
+                        draft.restore_text(step, text)
 
     async def _read_inputs(self, seqs: tuple[int, ...]) -> list[Received]:
         """Return the inputs of a turn, without those that were only overheard."""

@@ -115,7 +115,8 @@ class ConfinedFiles:
 
     def resolve(self, path: str, *, follow_symlinks: bool = True, for_writing: bool = False) -> ResolvedPath:
         """Resolve a path and check access. Close the result after use; its `stat` is None if nothing exists there."""
-        resolved = self._resolver.resolve(to_absolute_path(path, self.folders.cwd), follow_symlinks=follow_symlinks)
+        host_path = self.folders.paths.to_host(to_absolute_path(path, self.folders.cwd))
+        resolved = self._resolver.resolve(host_path, follow_symlinks=follow_symlinks)
         try:
             if not self._is_obeyed(resolved.path) and not any(
                 is_inside(resolved.path, root) for root, _ in self._roots
@@ -188,9 +189,11 @@ class ConfinedFiles:
         return False
 
     def display_path(self, path: str) -> str:
-        """Return a real path as a model would write it (relative to the working folder), on one line."""
+        """Return a real path as a model would write it (relative to the working folder, or as commands see it), on one
+        line."""
         cwd = self.folders.cwd.rstrip("/")
-        return shorten_for_message(path[len(cwd) + 1 :] if path.startswith(cwd + "/") else path)
+        is_below = path.startswith(cwd + "/")
+        return shorten_for_message(path[len(cwd) + 1 :] if is_below else self.folders.paths.to_shown(path))
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ Untrusted content is never added to any of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN, Memory, is_untrusted
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
 from mainstay.memory.agent_files import NO_MEMORY, MemoryFiles, ScopeNote, render_notes
 from mainstay.memory.prompt_loader import PromptLoader, PromptTemplate
-from mainstay.memory.recorded_workflows import WorkflowIndex
+from mainstay.memory.recorded_workflows import FindTool, WorkflowIndex
 from mainstay.memory.recorded_workflows import render_workflow_note as render_workflow
 
 PROFILE_TOKENS_MAX = 2000
@@ -45,6 +45,8 @@ class MemoryContributor:
         self._sources_cache: tuple[str, PromptTemplate | None] = "", None
         self.tools = tools
         self.workflows = WorkflowIndex() if workflows is None else workflows
+        self.to_shown_path: Callable[[str], str] = lambda path: path  # as commands see it
+        self.find_tool: FindTool = lambda name: None  # of the agent's tools
         self._files = files
         self._prompts = prompts or PromptLoader()
         self._bytes_max = profile_tokens * BYTES_PER_TOKEN
@@ -109,7 +111,9 @@ class MemoryContributor:
         if not len(self.workflows):
             return ()
         workflow = self.workflows.match(prompt, session)
-        return () if workflow is None else (Text(render_workflow(workflow), origin=CONTEXT_ORIGIN),)
+        if workflow is None:
+            return ()
+        return (Text(render_workflow(workflow, self.find_tool), origin=CONTEXT_ORIGIN),)
 
     def _render_guidance(self, prompt: PromptTemplate, session: str) -> str:
         """Return the guidance on memory, with the files that this session may write; files are omitted without any."""
@@ -121,8 +125,11 @@ class MemoryContributor:
             )
             return "\n\n".join(paragraphs)
         places = self._files.scope_files(session)[1:]
-        listed = (f"- {place.heading.removeprefix('## Memory: ')}: {place.path}" for place in reversed(places))
-        return prompt.fill({"files": "\n".join(listed), "system": self._files.system_path})
+        listed = (
+            f"- {place.heading.removeprefix('## Memory: ')}: {self.to_shown_path(place.path)}"
+            for place in reversed(places)
+        )
+        return prompt.fill({"files": "\n".join(listed), "system": self.to_shown_path(self._files.system_path)})
 
     def _render_profile(self, notes: tuple[ScopeNote, ...]) -> str:
         if self._files is None or (self._pinned and not notes):

@@ -2,10 +2,12 @@
 
 A turn becomes a workflow if it ended with an answer, its last tool call succeeded, and at least two calls did. Failed
 calls and memory lookups are not steps. A workflow holds the request, the tool names and the names and JSON types of
-their arguments, never the values.
+their arguments, never the values. Nothing of that is text that a tool returned: its origin is that of the request. The
+answer is stored as the outcome only if nothing untrusted or private was in the turn.
 
 Similarity is the cosine between the word stems of two requests. Stemming needs no dictionary; stems that occur in many
-requests count less, and numbers do not count: they are what differs between two requests of one kind.
+requests count less, and numbers do not count: they are what differs between two requests of one kind. Where no request
+is similar by its words, longer prompts are compared by meaning (`workflow_vectors`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -24,8 +26,11 @@ from mainstay.core.journal import Record
 from mainstay.core.memory_tiers import Memory, combine_origins, is_untrusted, message_id, parse_message_id
 from mainstay.core.messages import AnyPart, Text, ToolCall, parts_text
 from mainstay.core.outcome import Answered
+from mainstay.core.ports import Tool
 from mainstay.core.stemming import stem_words
+from mainstay.core.tools import parameter_names
 from mainstay.memory.types import WORKFLOW_TAG
+from mainstay.memory.workflow_vectors import EmbedNow, WorkflowVectors
 
 STEPS_MIN = 2
 STEPS_MAX = 20  # of a longer workflow, the first steps are stored
@@ -34,10 +39,15 @@ OUTCOME_CHARS_MAX = 200
 ARGUMENTS_MAX = 20
 WORKFLOWS_MAX = 500
 SIMILARITY_MIN = 0.6
+# By meaning, with the local model: no unrelated prompt of the tests has so many stems and reaches it.
+MEANING_SIMILARITY_MIN = 0.55
+MEANING_STEMS_MIN = 5  # a prompt with fewer is similar to too much
+OUTCOME_WITHOUT_ANSWER = "success"
 _SIMILARITY_MIN_TWO_STEMS = 0.8  # required where only two stems are shared, which happens by chance
 _CORPUS_SIZE_MIN = 20  # with fewer workflows, stem frequencies are computed as if there were this many
 _POSTINGS_MAX = 1000
 _CANDIDATES_MAX = 16
+_CATALOGUE_CALL = "call_tool"  # its arguments are the name and the arguments of another tool
 _EXCLUDED_TOOLS = re.compile(r"memory_\w+|remember|forget|result|tool_search")
 _ARGUMENT_NAME = re.compile(r"[\w.-]{1,64}")
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
@@ -49,13 +59,19 @@ class WorkflowStep(msgspec.Struct, frozen=True):
     arguments: dict[str, str] = {}  # name and JSON type
 
 
-class Workflow(msgspec.Struct, frozen=True):
+class _CatalogueCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Workflow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A recorded workflow, stored as JSON in `Memory.data`."""
 
     trigger: str
     steps: tuple[WorkflowStep, ...]
     outcome: str = ""
     timestamp: str = ""
+    has_untrusted: bool = False  # untrusted content was in the turn
 
 
 # --- from the journal ----------------------------------------------------------------------------
@@ -93,12 +109,11 @@ class _TurnRecordCollector:
         self._successful_calls: list[ToolCall] = []
         self._last_call_failed = False  # of the last call
         self._answer = ""
-        self._origin = ""
+        self._origin = combine_origins(part.origin for event in received if event is not None for part in event.parts)
+        self._content_origin = self._origin  # of everything in the turn
         texts = [_user_text(event.parts) for event in received if event is not None]
         self._trigger = _truncate("\n".join(text for text in texts if text), TRIGGER_CHARS_MAX)
         self._has_all_inputs = None not in received
-        for event in received:
-            self._add_taint(event.parts if event is not None else ())
 
     def add_event(self, event: Event) -> None:
         match event:
@@ -112,7 +127,7 @@ class _TurnRecordCollector:
                 if call is not None and not _EXCLUDED_TOOLS.fullmatch(call.name):
                     self._last_call_failed = result.is_error
                     if not result.is_error:
-                        self._successful_calls.append(call)
+                        self._successful_calls.append(_resolve_catalogue_call(call))
             case MessageAdded(parts=parts):
                 self._add_taint(parts)
 
@@ -130,7 +145,7 @@ class _TurnRecordCollector:
             WorkflowStep(call.name, order, argument_types(call.input))
             for order, call in enumerate(self._successful_calls[:STEPS_MAX], 1)
         )
-        outcome = _truncate(self._answer, OUTCOME_CHARS_MAX)
+        outcome = OUTCOME_WITHOUT_ANSWER if self._content_origin else _truncate(self._answer, OUTCOME_CHARS_MAX)
         timestamp = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
         return Memory(
             id=f"workflow:{session}#{self._number}",
@@ -139,11 +154,24 @@ class _TurnRecordCollector:
             at=at,
             source=message_id(session, self._input_seq),
             origin=self._origin,
-            data=msgspec.json.encode(Workflow(self._trigger, steps, outcome, timestamp)).decode(),
+            data=msgspec.json.encode(
+                Workflow(self._trigger, steps, outcome, timestamp, is_untrusted(self._content_origin))
+            ).decode(),
         )
 
     def _add_taint(self, parts: Iterable[AnyPart]) -> None:
-        self._origin = combine_origins((self._origin, *(part.origin for part in parts)))
+        self._content_origin = combine_origins((self._content_origin, *(part.origin for part in parts)))
+
+
+def _resolve_catalogue_call(call: ToolCall) -> ToolCall:
+    """Return the call of the tool that was called through the searchable catalogue; another call as it is."""
+    if call.name != _CATALOGUE_CALL:
+        return call
+    try:
+        inner = msgspec.json.decode(call.input, type=_CatalogueCall)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return call
+    return ToolCall(call.id, inner.name, bytes(inner.arguments).decode(errors="replace"))
 
 
 def _user_text(parts: tuple[AnyPart, ...]) -> str:
@@ -208,7 +236,9 @@ class WorkflowIndex:
         *,
         workflows_max: int = WORKFLOWS_MAX,
         similarity_min: float = SIMILARITY_MIN,
+        embed_now: EmbedNow | None = None,
     ) -> None:
+        self._vectors = WorkflowVectors(embed_now) if embed_now is not None else None
         self._workflows_max = workflows_max
         self._similarity_min = similarity_min
         self._entries: dict[str, _IndexedWorkflow] = {}
@@ -255,6 +285,8 @@ class WorkflowIndex:
             entry = self._entries.pop(id, None)
             if entry is None:
                 continue
+            if self._vectors is not None:
+                self._vectors.forget(id)
             del self._by_key[entry.key]
             for word in entry.stems:
                 holders = self._postings[word]
@@ -269,6 +301,18 @@ class WorkflowIndex:
         if not self._entries:
             return None
         words = frozenset(stem_words(prompt))
+        return self._match_words(words, session) or self._match_meaning(prompt, words, session)
+
+    def _match_meaning(self, prompt: str, words: frozenset[str], session: str) -> Memory | None:
+        if self._vectors is None or len(words) < MEANING_STEMS_MIN:
+            return None
+        requests = {id: entry.memory.text for id, entry in self._entries.items() if session.startswith(entry.owner)}
+        nearest = self._vectors.find_nearest(prompt[:TRIGGER_CHARS_MAX], requests)
+        if nearest is None or nearest[1] < MEANING_SIMILARITY_MIN:
+            return None
+        return self._entries[nearest[0]].memory
+
+    def _match_words(self, words: frozenset[str], session: str) -> Memory | None:
         shared = [word for word in words if word in self._postings]
         if len(shared) < 2:
             return None
@@ -279,7 +323,7 @@ class WorkflowIndex:
         for id in self._candidates(shared):
             entry = self._entries[id]
             common = words & entry.stems
-            if len(common) < 2 or (entry.owner and not session.startswith(entry.owner)):
+            if len(common) < 2 or not session.startswith(entry.owner):
                 continue
             dot = sum(self._weight(word) ** 2 for word in common)
             score = dot / math.sqrt(norm * sum(self._weight(word) ** 2 for word in entry.stems))
@@ -326,14 +370,31 @@ def decode_workflow(memory: Memory) -> Workflow | None:
         return None
 
 
-def render_workflow_note(memory: Memory) -> str:
-    """Render the workflow as a note for the model; empty if it cannot be decoded."""
+FindTool = Callable[[str], Tool | None]
+
+
+def render_workflow_note(memory: Memory, find_tool: FindTool = lambda name: None) -> str:
+    """Render the workflow as a note for the model; empty if it cannot be decoded.
+
+    Of a turn with untrusted content, only those names of arguments are shown that the tool declares: that content may
+    have made the model use others.
+    """
     workflow = decode_workflow(memory)
     if workflow is None:
         return ""
     request = " ".join(workflow.trigger.split())
-    steps = ", then ".join(f"{step.tool}({', '.join(step.arguments)})" for step in workflow.steps)
+    steps = ", then ".join(
+        f"{step.tool}({', '.join(_list_shown(step, workflow, find_tool))})" for step in workflow.steps
+    )
     return (
         f'[From memory, only if it fits: a similar request, "{_truncate(request, 120)}", was answered on '
         f"{workflow.timestamp[:10]} by calling {steps}. It is in {memory.source}.]"
     )
+
+
+def _list_shown(step: WorkflowStep, workflow: Workflow, find_tool: FindTool) -> list[str]:
+    if not workflow.has_untrusted:
+        return list(step.arguments)
+    tool = find_tool(step.tool)
+    declared = parameter_names(tool.schema) if tool is not None else ()
+    return [name for name in step.arguments if name in declared]

@@ -76,6 +76,10 @@ class BaseSandbox:
     def can_protect_deletions(self) -> bool:
         return False
 
+    @property
+    def has_own_paths(self) -> bool:
+        return False
+
     def to_sandbox_path(self, path: str) -> str:
         return path
 

@@ -232,7 +232,7 @@ class SkillContributor:
         if current.untrusted:
             head += f"{to_line(current.untrusted_reason)} {THIRD_PARTY_NOTE}\n\n"
         if files := self._registry.list_files(current):
-            head += f"It has {len(files)} more files in {to_line(current.skill.folder)}.\n\n"
+            head += f"It has {len(files)} more files in {to_line(current.shown_folder)}.\n\n"
         text = truncate_body(current, body, self._body_bytes) or to_line(
             current.skill.description, untrusted=current.untrusted
         )

@@ -57,6 +57,7 @@ class SkillRegistry:
         refresh_s: float = REFRESH_S,
         unlimited: bool = False,
     ) -> None:
+        self.to_shown_path: Callable[[str], str] = lambda path: path  # a path as commands see it
         self._scopes = scopes
         self._rules = SkillTrustRules(workspace, frozenset(map(normalise_name, trusted)), file_origin)
         self._refresh_s = refresh_s
@@ -107,7 +108,8 @@ class SkillRegistry:
 
         Raises SkillRefused, or SkillUnverified if hashing would exceed `budget`.
         """
-        return self._get_folder(available.scope).load_skill(available, budget)
+        current, body = self._get_folder(available.scope).load_skill(available, budget)
+        return msgspec.structs.replace(current, shown_folder=self.to_shown_path(current.skill.folder)), body
 
     def list_files(self, available: AvailableSkill) -> list[str]:
         """Return the skill's files other than SKILL.md, relative to its folder; at most LISTED_MAX."""

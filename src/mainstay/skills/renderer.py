@@ -45,7 +45,7 @@ def truncate_body(available: AvailableSkill, body: str, bytes_max: int) -> str:
     text = data[:bytes_max].decode(errors="ignore")
     text = text[: text.rfind("\n") + 1] or text
     next_line = available.skill.body_line + text.count("\n")
-    hint = f"(It continues at line {next_line} of {one_line(available.skill.folder)}/SKILL.md.)"
+    hint = f"(It continues at line {next_line} of {one_line(available.shown_folder)}/SKILL.md.)"
     return f"{strip_hidden(text.rstrip(), untrusted=available.untrusted)}\n\n{hint}"
 
 
@@ -67,7 +67,7 @@ def render_skill(available: AvailableSkill, body: str, files: tuple[Sequence[str
         lines.append(f"Compatibility: {to_line(skill.compatibility, untrusted=available.untrusted)}")
     if skill.license:
         lines.append(f"License: {to_line(skill.license, 200, untrusted=available.untrusted)}")
-    lines.append(f"Folder: {one_line(skill.folder)} (paths below are relative to it)")
+    lines.append(f"Folder: {one_line(available.shown_folder)} (paths below are relative to it)")
     named, others = files
     if named:
         more = f" and {len(named) - FILES_SHOWN_MAX} more" if len(named) > FILES_SHOWN_MAX else ""

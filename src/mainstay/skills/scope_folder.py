@@ -64,6 +64,7 @@ class AvailableSkill(msgspec.Struct, frozen=True):
     entry_path: str = ""  # its path in the scope's folder; differs from the skill's real folder if it is a link
     owner_trusted: bool = False  # the owner trusts exactly these files
     scope_rank: int = 0  # of its scope among those of a session: the narrowest has the highest
+    shown_folder: str = ""  # the skill's folder as commands see it; empty: not loaded
 
 
 class ScopeContents(msgspec.Struct, frozen=True):

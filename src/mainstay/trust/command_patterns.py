@@ -12,11 +12,13 @@ from mainstay.trust.rule_patterns import compile_glob, fold_case
 
 if TYPE_CHECKING:
     from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis
+    from mainstay.trust.shell.syntax import AcceptedBy
 
 SYSTEM_FOLDERS = frozenset(
     ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin")
 )
 _WORD = re.compile(r"(?:\\.|[^\s\\])+", re.DOTALL)
+_ESCAPED_CHAR = re.compile(r"\\.", re.DOTALL)
 
 
 @lru_cache(maxsize=1024)
@@ -27,11 +29,14 @@ def split_pattern(pattern: str) -> tuple[str, ...]:
 def matches_strictly(pattern: str, command: AnalysedCommand) -> bool:
     """Match strictly, for rules that allow: every word must be known and match.
 
-    A `*` as a word of its own stands for any number of words, known or not.
+    A `*` as a word of its own stands for any number of words, known or not. A program that may run anything, such as
+    `kubectl`, is matched only by a pattern that spells its name.
     """
     pattern_words = split_pattern(pattern)
     argv = list(command.argv)
     if not pattern_words or not argv or argv[0] is None:
+        return False
+    if not _accepts_opacity(pattern_words, command.accepted_by):
         return False
     if "/" in argv[0] and not compile_glob(pattern_words[0])(argv[0]) and is_system_program(argv[0]):
         argv[0] = posixpath.basename(argv[0])
@@ -48,6 +53,22 @@ def matches_strictly(pattern: str, command: AnalysedCommand) -> bool:
             }
         states = _skip_wildcards(next_states, pattern_words)
     return len(pattern_words) in states
+
+
+def _accepts_opacity(pattern_words: Sequence[str], accepted_by: AcceptedBy) -> bool:
+    """Return whether a pattern spells enough of a command of which it cannot be known what it runs."""
+    match accepted_by:
+        case "name":
+            return not _has_wildcard(pattern_words[0])
+        case "input":  # code that stands in no word of the command: `python3` alone means no code at all
+            return not _has_wildcard(pattern_words[0]) and pattern_words[-1] in ("*", "**")
+        case "exact":
+            return not any(_has_wildcard(word) for word in pattern_words)
+    return True
+
+
+def _has_wildcard(pattern_word: str) -> bool:
+    return re.search(r"[*?]", _ESCAPED_CHAR.sub("", pattern_word)) is not None
 
 
 def _skip_wildcards(states: set[int], pattern_words: Sequence[str]) -> set[int]:

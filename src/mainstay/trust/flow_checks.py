@@ -62,6 +62,7 @@ class PolicyContext(msgspec.Struct, frozen=True, kw_only=True):
     read_own_file: Callable[[str], str] = lambda path: ""
     skill_restrictions: tuple[SkillRestriction, ...] = ()  # tool restrictions of the skills that this turn follows
     read_access: Callable[[], ReadAccess | None] = lambda: None  # what the session may read; None: not known
+    to_host_path: Callable[[str], str] = lambda path: path  # translates a path that commands see
 
     def request_texts(self) -> Sequence[str]:
         return (self.read_request_texts or self.read_user_texts)()

@@ -51,6 +51,7 @@ from mainstay.trust.rules import (
     PolicyRules,
     RuleLayer,
     ToolRule,
+    accepts_opaque_commands,
     find_allowing_rule,
     find_matching_rule,
     is_undecidable,
@@ -178,7 +179,9 @@ class Policy:
             return ALLOWED
         if permissions.refusal is not None:
             return permissions.refusal
-        call = ToolInvocation(tool, arguments, policy_context.cwd, policy_context.read_access)
+        call = ToolInvocation(
+            tool, arguments, policy_context.cwd, policy_context.read_access, policy_context.to_host_path
+        )
         verdict = self._decide_by_rules(permissions, call)
         if careful and verdict.decision != "deny":
             verdict = _choose_stricter(verdict, self._decide_by_flow(permissions, call, context, policy_context))
@@ -365,7 +368,7 @@ def _find_refusal(layer: RuleLayer, tool: Tool, capabilities: tuple[str, ...]) -
 def _find_ask_verdict(rules: ApplicableRules, call: ToolInvocation) -> PolicyVerdict | None:
     if (rule := find_matching_rule(rules.ask, call)) is not None:
         return PolicyVerdict("ask", f"A rule says to ask: {rule.text}.", rule.text)
-    if is_undecidable((*rules.deny, *rules.ask), call):
+    if is_undecidable((*rules.deny, *rules.ask), call) and not accepts_opaque_commands(rules.allow, call):
         assert call.script is not None
         return PolicyVerdict(
             "ask", f"It is unknown whether it does what a rule forbids. {call.script.opaque_reasons[0]}"

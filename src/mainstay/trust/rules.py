@@ -36,7 +36,7 @@ from mainstay.trust.rule_patterns import (
 from mainstay.trust.tool_invocation import PATH_ARGUMENTS, URL_ARGUMENTS, ToolInvocation, can_run_commands
 
 if TYPE_CHECKING:
-    from mainstay.trust.shell.analysis import ScriptAnalysis
+    from mainstay.trust.shell.analysis import AnalysedCommand, ScriptAnalysis
 
 RULES_MAX = 1000
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.*?:-]+")
@@ -280,26 +280,33 @@ def find_allowing_rule(rules: tuple[ToolRule, ...], call: ToolInvocation) -> Too
     if (
         not candidates
         or script is None
-        or script.opaque_reasons
+        or script.is_ambiguous
         or not script.commands
         or not has_only_plain_redirects(script)
     ):
         return None
     matched = None
     for command in script.commands:
-        if command.is_wrapper:
+        if command.is_wrapper and not command.accepted_by:
             continue
-        matched = next(
-            (
-                rule
-                for rule in candidates
-                if all(matches_strictly(pattern, command) for pattern in rule.command_patterns(call))
-            ),
-            None,
-        )
+        matched = _find_command_rule(candidates, call, command)
         if matched is None:
             return None
     return matched
+
+
+def _find_command_rule(
+    candidates: Sequence[ToolRule], call: ToolInvocation, command: AnalysedCommand
+) -> ToolRule | None:
+    """Return the first rule whose command patterns match this command; every candidate has some."""
+    return next(
+        (
+            rule
+            for rule in candidates
+            if all(matches_strictly(pattern, command) for pattern in rule.command_patterns(call))
+        ),
+        None,
+    )
 
 
 def is_undecidable(rules: tuple[ToolRule, ...], call: ToolInvocation) -> bool:
@@ -307,6 +314,16 @@ def is_undecidable(rules: tuple[ToolRule, ...], call: ToolInvocation) -> bool:
     if call.script is None or not call.script.opaque_reasons:
         return False
     return any(rule.command_patterns(call) and rule.matches_arguments(call, broad=True) for rule in rules)
+
+
+def accepts_opaque_commands(rules: tuple[ToolRule, ...], call: ToolInvocation) -> bool:
+    """Return True if these allow rules name every command of the script whose effect cannot be known."""
+    script = call.script
+    if script is None or script.is_ambiguous:
+        return False
+    candidates = [rule for rule in rules if rule.command_patterns(call) and rule.matches_arguments(call, broad=False)]
+    opaque = [command for command in script.commands if command.accepted_by]
+    return all(_find_command_rule(candidates, call, command) is not None for command in opaque)
 
 
 def suggest_rule(call: ToolInvocation) -> str:

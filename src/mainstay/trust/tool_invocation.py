@@ -47,7 +47,7 @@ class ToolInvocation:
     """A tool, the arguments of one call, and the session's working directory.
 
     `arguments_by_name` uses the names that the model sees. A tool may define `subjects(arguments)`, which adds
-    entries, such as the paths in a patch.
+    entries, such as the paths in a patch. `to_host_path` translates a path that commands see.
     """
 
     def __init__(
@@ -56,7 +56,9 @@ class ToolInvocation:
         arguments: object,
         cwd: str = "",
         read_access: Callable[[], ReadAccess | None] = lambda: None,
+        to_host_path: Callable[[str], str] = lambda path: path,
     ) -> None:
+        self._to_host_path = to_host_path
         self.tool = tool
         self.arguments = arguments
         self.cwd = cwd
@@ -79,7 +81,9 @@ class ToolInvocation:
         if command is None:
             if self.arguments_by_name.get("input") is None:
                 return None
-            return ScriptAnalysis(opaque_reasons=("What is written to a running command may be a command itself.",))
+            return ScriptAnalysis(
+                opaque_reasons=("What is written to a running command may be a command itself.",), is_ambiguous=True
+            )
         if isinstance(command, list | tuple) and all(isinstance(word, str) for word in command):
             import shlex  # rarely needed: a command is nearly always a string
 
@@ -87,7 +91,7 @@ class ToolInvocation:
         return (
             analyse_script(command)
             if isinstance(command, str)
-            else ScriptAnalysis(opaque_reasons=("The command is not a text.",))
+            else ScriptAnalysis(opaque_reasons=("The command is not a text.",), is_ambiguous=True)
         )
 
     def only_reads(self, folder: str) -> bool:
@@ -112,7 +116,8 @@ class ToolInvocation:
             yield texts[0]
 
     def argument_texts(self, name: str) -> list[str]:
-        return list(iterate_texts(self.arguments_by_name.get(name)))
+        texts = list(iterate_texts(self.arguments_by_name.get(name)))
+        return [self._to_host_path(text) for text in texts] if name in PATH_ARGUMENTS else texts
 
 
 def arguments_to_dict(arguments: object) -> Mapping[str, object]:

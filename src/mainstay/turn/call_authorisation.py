@@ -194,6 +194,7 @@ def _build_policy_context(scope: TurnScope) -> PolicyContext:
         is_own_file=partial(dependencies.trust.is_own_file, session.key),
         read_access=partial(dependencies.trust.read_access, session.key),
         read_own_file=partial(dependencies.trust.read_own_file, session.key),
+        to_host_path=dependencies.trust.to_host_path,
         skill_restrictions=dependencies.trust.skill_restrictions(scope.turn.skill_headers)
         if scope.turn.skill_headers
         else (),

@@ -59,6 +59,7 @@ class TrustServices(msgspec.Struct, frozen=True):
     guards: Guardrails | None = None  # redact tool results and answers; None: nothing is redacted
     now_ms: Callable[[], int] = lambda: 0  # ms
     cwd: Callable[[str], str] = lambda session: ""  # working folder of a session
+    to_host_path: Callable[[str], str] = lambda path: path  # translates a path that commands see
     # (session, path): the session created that file
     is_own_file: Callable[[str, str], bool] = lambda session, path: False
     read_access: Callable[[str], ReadAccess | None] = lambda session: None  # what a session may read

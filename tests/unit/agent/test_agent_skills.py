@@ -161,6 +161,36 @@ async def test_a_skill_with_allowed_tools_needs_approval_for_others_and_extends_
         assert reply.outcome == Answered()
 
 
+async def test_the_example_skill_for_kubernetes_and_terraform_runs_without_a_question(tmp_path: Path) -> None:
+    """SIGIL-067: the header is that of the design; the rules of the policy name the same programs."""
+    home = tmp_path / "home"
+    skill(
+        home,
+        "infra-ops",
+        "You are an infrastructure operations expert.",
+        license="MIT",
+        compatibility="Requires kubectl, terraform CLI",
+        allowed_tools="Bash(kubectl:*) Bash(terraform:*)",
+        gateway_trigger="keyword",
+        gateway_keywords="server deploy kubernetes terraform",
+    )
+    script = [
+        Call("bash", {"command": "kubectl get pods -n web"}),
+        Call("bash", {"command": "terraform plan -out plan.bin"}),
+        "done",
+        Call("bash", {"command": "kubectl get pods; make"}),
+    ]
+    rules = PolicySettings(allow=("bash(kubectl get *)", "bash(terraform plan *)", "bash(make *)"))
+    config = Config(tools=ToolSettings(builtin=("all",), roots=(str(tmp_path),)), policy=rules)
+    async with agent(script, home, config=config) as one:
+        reply = await one.run("s", "check the kubernetes server and plan terraform")
+        assert "You are an infrastructure operations expert." in str(asked(one)[0].messages)
+        assert reply.outcome == Answered()
+        assert [result.name for result in await results(one)] == ["bash", "bash"]
+        reply = await one.run("s", "deploy to kubernetes")
+        assert isinstance(reply.outcome, Paused), "make is none of the skill's tools"
+
+
 def installed(home: Path, name: str, **given: Any) -> None:
     folder = home / "skills"
     made = skill(home, name, **given)

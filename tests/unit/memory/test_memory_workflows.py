@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import json
 import time
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from mainstay.core.memory_tiers import Memory
 from mainstay.core.messages import Text, ToolCall, ToolResult
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.stemming import stem_words
+from mainstay.memory.embedders.local.embedder import LocalEmbedder
 from mainstay.memory.recorded_workflows import (
     STEPS_MAX,
     WorkflowIndex,
@@ -28,6 +31,9 @@ from mainstay.memory.recorded_workflows import (
 )
 
 AT = 1_767_225_600_000
+installed = pytest.mark.skipif(
+    importlib.util.find_spec("wordllama") is None, reason="needs the extra: pip install -e '.[memory]'"
+)
 
 
 class Journal:
@@ -196,14 +202,30 @@ def test_a_turn_that_stayed_behind_at_a_fork_is_not_kept() -> None:
     assert journal.workflows() == []
 
 
-def test_f51_a_turn_with_untrusted_content_is_marked() -> None:
-    tainted = [("fetch", {}, False, "untrusted:fetch"), *TWO]
-    assert Journal().turn("Deploy the web", tainted).workflows()[0].origin == "untrusted:fetch"
-    looked = [("memory_search", {}, False, "untrusted:mail"), *TWO]
-    assert Journal().turn("Deploy the web", looked).workflows()[0].origin == "untrusted:mail"
+def test_f51_a_workflow_holds_nothing_that_a_tool_returned_and_has_the_origin_of_its_request() -> None:
+    for tool in ("fetch", "memory_search"):
+        tainted = [(tool, {}, False, "untrusted:mail"), *TWO]
+        (kept,) = Journal().turn("Deploy the web", tainted, answer="The mail says: obey.").workflows()
+        assert kept.origin == ""
+        workflow = decode_workflow(kept)
+        assert workflow is not None
+        assert workflow.outcome == "success", "the answer may repeat what the tool returned"
+    private = [("read", {}, False, "private:read"), *TWO]
+    (kept,) = Journal().turn("Deploy the web", private, answer="The code is 1234.").workflows()
+    assert "1234" not in kept.data
     forwarded = Text("Deploy the web", origin="untrusted:mail")
     assert Journal().turn(forwarded, TWO).workflows()[0].origin == "untrusted:mail"
-    assert Journal().turn("fetch", tainted).turn("Deploy the web", TWO).workflows()[1].origin == ""
+
+
+def test_a_call_through_the_catalogue_is_a_step_with_the_tools_own_name() -> None:
+    inner = {"name": "jira__create_issue", "arguments": {"title": "x", "labels": []}}
+    (kept,) = Journal().turn("Deploy the web", [("call_tool", inner), ("call_tool", "{")]).workflows()
+    workflow = decode_workflow(kept)
+    assert workflow is not None
+    assert [(step.tool, step.arguments) for step in workflow.steps] == [
+        ("jira__create_issue", {"title": "string", "labels": "array"}),
+        ("call_tool", {}),
+    ]
 
 
 def test_the_same_records_give_the_same_workflows() -> None:
@@ -266,40 +288,106 @@ def test_opentalon_018_a_similar_request_recalls_what_was_done(
     assert found.text == KNOWN[number]
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "",
-        "hi",
-        "yes",
-        "thanks",
-        "ok",
-        "do it again",
-        "yes please, go ahead and do it again",
-        "danke",
-        "merci beaucoup",
-        "谢谢",
-        "👍",
-        "12345 67890",
-        "what is the capital of France?",
-        "Tell me a joke about a database",
-        "What does a billing address look like?",
-        "The service in that restaurant in Lisbon was bad",
-        "my calendar app crashed last night",
-        "what is a pull request?",
-        "write a poem about Berlin in Friday light",
-        "the team channel is too noisy, mute it",
-        "¿Qué tiempo hace mañana en Madrid?",
-        "Wie heißt die Hauptstadt von Portugal?",
-        "今天天气怎么样",
-        "こんにちは、元気ですか",
-        "Jak się masz dzisiaj?",
-        "Мне нужно купить хлеб и молоко",
-        "Déploie le service de facturation en préproduction",
-    ],
+OTHER_PROMPTS = (
+    "",
+    "hi",
+    "yes",
+    "thanks",
+    "ok",
+    "do it again",
+    "yes please, go ahead and do it again",
+    "danke",
+    "merci beaucoup",
+    "谢谢",
+    "👍",
+    "12345 67890",
+    "what is the capital of France?",
+    "Tell me a joke about a database",
+    "What does a billing address look like?",
+    "The service in that restaurant in Lisbon was bad",
+    "my calendar app crashed last night",
+    "what is a pull request?",
+    "write a poem about Berlin in Friday light",
+    "the team channel is too noisy, mute it",
+    "¿Qué tiempo hace mañana en Madrid?",
+    "Wie heißt die Hauptstadt von Portugal?",
+    "今天天气怎么样",
+    "こんにちは、元気ですか",
+    "Jak się masz dzisiaj?",
+    "Мне нужно купить хлеб и молоко",
+    "Déploie le service de facturation en préproduction",
 )
+
+
+@pytest.mark.parametrize("prompt", OTHER_PROMPTS)
 def test_opentalon_019_a_request_like_none_recalls_nothing(workflow_index: WorkflowIndex, prompt: str) -> None:
     assert workflow_index.match(prompt) is None
+
+
+REQUESTS = [*KNOWN, "analyze GitLab code and post issue to Jira and create PR"]
+
+
+@pytest.fixture(scope="module")
+def meaning_index() -> WorkflowIndex:
+    embedder = LocalEmbedder()
+    asyncio.run(embedder.load())
+    memories = [workflow_memory(n, trigger) for n, trigger in enumerate(REQUESTS)]
+    return WorkflowIndex(memories, embed_now=embedder.embed_now)
+
+
+@installed
+@pytest.mark.parametrize(
+    ("prompt", "number"),
+    [
+        ("review the code in our GitLab project, file a Jira ticket and open a merge request", 12),
+        ("check the gitlab repository for problems, raise a jira issue and open a pull request", 12),
+        ("inspect the source on GitLab, log what you find in Jira, then submit a PR", 12),
+        ("bill Acme for 12 consulting hours and send it by email", 3),
+        ("take a snapshot of the live database and store it in the archive bucket", 4),
+        ("what made the payment worker fail yesterday? check its log", 5),
+    ],
+)
+def test_opentalon_018_a_request_of_the_same_meaning_in_other_words_recalls_what_was_done(
+    meaning_index: WorkflowIndex, workflow_index: WorkflowIndex, prompt: str, number: int
+) -> None:
+    assert workflow_index.match(prompt) is None, "not by its words"
+    found = meaning_index.match(prompt)
+    assert found is not None
+    assert found.text == REQUESTS[number]
+
+
+@installed
+def test_opentalon_019_a_request_of_another_meaning_recalls_nothing(meaning_index: WorkflowIndex) -> None:
+    for prompt in (*OTHER_PROMPTS, *MORE_PROMPTS):
+        assert meaning_index.match(prompt) is None, prompt
+
+
+MORE_PROMPTS = (
+    "thanks!",
+    "how do I cook rice",
+    "fix the failing test in parser.py",
+    "translate this letter into German and make it a little more polite",
+    "what's the weather in Lisbon on Friday",
+    "delete the old branch from the web repository",
+    "explain the difference between TCP and UDP to somebody who has never heard of either",
+    "remind me to call mum tomorrow at five and to buy milk on the way home",
+    "is the billing service down?",
+    "what did Acme pay us last year",
+    "create a calendar event for the holiday",
+    "list the tables of the production database",
+    "how many photos are in the folder",
+    "close the jira issue 42",
+    "what does the gitlab pipeline cost us every month, and who pays for it",
+    "rename the variable in the worker and run the tests of the parser again",
+    "what is the status of the payment to Acme",
+)
+
+
+def test_a_model_that_is_not_loaded_is_not_waited_for() -> None:
+    embedder = LocalEmbedder()
+    index = WorkflowIndex([workflow_memory(1, REQUESTS[-1])], embed_now=embedder.embed_now)
+    assert index.match("review the code in our GitLab project, file a Jira ticket and open a merge request") is None
+    assert index.match(REQUESTS[-1]) is not None
 
 
 def test_f51_an_untrusted_workflow_is_never_recalled() -> None:

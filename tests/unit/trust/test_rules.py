@@ -9,9 +9,24 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.policy_world import BASH, FETCH, HOST, MESSAGE, PLUGIN, READ, WRITE, Plain, judged
+from support.policy_world import (
+    BASH,
+    BOXED,
+    FETCH,
+    HOST,
+    MESSAGE,
+    ONLINE,
+    PLUGIN,
+    READ,
+    WRITE,
+    Plain,
+    context,
+    judged,
+    tainted,
+)
 
 from mainstay.core.errors import ConfigError
+from mainstay.trust.policy import Policy, PolicyContext
 from mainstay.trust.rule_patterns import compile_glob, path_matches, split_url, url_matches
 from mainstay.trust.rules import PolicyRules, RuleLayer, ToolRule, suggest_rule
 from mainstay.trust.tool_invocation import ToolInvocation
@@ -229,6 +244,90 @@ async def test_where_rules_forbid_commands_a_script_that_cannot_be_read_is_asked
     assert (await judged(BASH, {"command": "python -c 'x'"})).decision == "allow", "in a sandbox, without rules"
 
 
+NAMED_PROGRAMS = [
+    ("bash(kubectl get *)", "kubectl get pods -n web"),
+    ("bash(kubectl get *)", "timeout 5 /usr/bin/kubectl get pods"),
+    ("bash(terraform plan *)", "terraform plan -out plan.bin"),
+    ("bash(docker ps *)", "docker ps -a"),
+    ("bash(ansible *)", "ansible all -m ping"),
+    ("bash(systemctl status *)", "systemctl status nginx"),
+    ("bash(python3 -m *)", "python3 -m pytest -q"),
+    ("bash(python3 -m *)", "python3 -m timeit 1+1"),
+    ("bash(python3 *)", "python3 -c 'print(1)'"),
+    ("bash(python3 *)", "python3 - <<E\nprint(1)\nE"),
+    ("bash(python3 --version)", "python3 --version"),
+    ("bash(bash x.sh)", "bash x.sh"),
+    ("bash(bash x.sh *)", "bash x.sh now"),
+    ("bash(bash *)", "bash x.sh now"),
+    ("bash(node *)", "node -e 1"),
+    ("bash(crontab -l)", "crontab -l"),
+    ("bash(systemd-run true)", "systemd-run true"),
+]
+
+
+@pytest.mark.parametrize(("rule", "command"), NAMED_PROGRAMS)
+async def test_any_program_is_allowed_by_a_rule_that_names_it(rule: str, command: str) -> None:
+    """SIGIL-067: a program that may run anything is asked about no more than one that is not known at all."""
+    assert await allowed(BASH, {"command": command}, rule)
+    assert await allowed(BASH, {"command": "unknown get x"}, "bash(unknown *)")
+    both = PolicyRules(allow=(rule, "bash(ls *)"), deny=("bash(rm *)",))
+    assert (await judged(BASH, {"command": command}, both)).decision == "allow", "another rule forbids another program"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("bash(kubectl get *)", "kubectl delete pod x"),
+        ("bash(kubectl get *)", "kubectl get pods; rm x"),
+        ("bash(kubectl get *)", "kubectl get pods | xargs rm"),
+        ("bash(kubectl get *)", "kubectl get $(rm x)"),
+        ("bash(kubectl get *)", "kubectl get pods | bash"),
+        ("bash(kubectl get *)", "kubectl get pods > ~/.bashrc"),
+        ("bash(kubectl get *)", "KUBECONFIG=x kubectl get pods"),
+        ("bash(kubectl get *)", "./kubectl get pods"),
+        ("bash(kubectl get *)", "kubectl $X pods"),
+        ("bash(* get *)", "kubectl get pods"),
+        ("bash(k* get *)", "kubectl get pods"),
+        ("bash(bash x.sh)", "bash y.sh"),
+        ("bash(bash x.sh)", "bash x.sh; bash y.sh"),
+        ("bash(bash x.sh)", "bash -c 'rm x' x.sh"),
+        ("bash(bash *)", "bash -c 'rm x'"),
+        ("bash(bash *)", "bash < x.sh"),
+        ("bash(bash *)", "bash $X"),
+        ("bash(python3 -m pytest *)", "python3 -m pip install x"),
+        ("bash(python3 -m *)", "python3 -c x"),
+        ("bash(python3 -m *)", "python3 - <<E\nx\nE"),
+        ("bash(python3)", "python3 <<E\nx\nE"),
+        ("bash(systemd-run *)", "systemd-run rm x"),
+        ("bash(tar *)", "tar -I 'rm x' -xf a"),
+        ("bash(awk *)", "awk 'BEGIN { system(\"rm x\") }'"),
+        ("bash(hash *)", "hash -p ./x git"),
+        ("bash(at *)", "echo rm x | at now"),
+    ],
+)
+async def test_a_rule_for_a_program_that_may_run_anything_allows_no_other_program(rule: str, command: str) -> None:
+    rules = (rule, "bash(echo *)")
+    assert not await allowed(BASH, {"command": command}, *rules)
+    verdict = await judged(BASH, {"command": command}, PolicyRules(allow=rules, deny=("bash(shred *)",)))
+    assert verdict.decision == "ask"
+
+
+async def test_what_a_rule_allows_is_asked_about_where_the_flow_of_information_says_so() -> None:
+    rules = PolicyRules(allow=("bash(kubectl *)",))
+    command = {"command": "kubectl apply -f x.yaml"}
+    assert (await judged(BASH, command, rules, confinement=ONLINE)).decision == "allow"
+    assert (await judged(BASH, command, rules, tainted("show me the pods"), ONLINE)).decision == "ask"
+    assert (await judged(BASH, command, rules, tainted("show me the pods"), HOST)).decision == "ask"
+
+
+async def test_a_layer_that_forbids_a_command_is_not_satisfied_by_the_rule_of_another_layer() -> None:
+    policy = Policy(
+        PolicyRules(allow=("bash(kubectl *)",)), people={"ann": PolicyRules(deny=("bash(rm *)",))}, confinement=BOXED
+    )
+    verdict = policy.decide(BASH, {"command": "kubectl exec x"}, context(), PolicyContext(cwd="/w", person="ann"))
+    assert verdict.decision == "ask"
+
+
 async def test_words_of_a_pattern_are_whole_and_paths_in_them_are_resolved() -> None:
     assert await allowed(BASH, {"command": "cat src/a/b"}, "bash(cat src/**)")
     assert not await allowed(BASH, {"command": "cat src/../../etc/passwd"}, "bash(cat src/**)")
@@ -418,7 +517,11 @@ async def test_arguments_that_are_structs_are_known_by_the_names_the_model_uses(
         (MESSAGE, {"to": "ops:general", "text": "x"}, "message(to=ops:general)"),
         (Plain("now"), {}, "now"),
         (BASH, {"command": "a; b"}, ""),
-        (BASH, {"command": "python -c x"}, ""),
+        (BASH, {"command": "python -c x"}, "bash(python -c x)"),
+        (BASH, {"command": "kubectl get pods"}, "bash(kubectl get pods)"),
+        (BASH, {"command": "python - <<E\nx\nE"}, ""),
+        (BASH, {"command": "python <<E\nx\nE"}, ""),
+        (BASH, {"command": "bash < x"}, ""),
         (BASH, {"command": "git add $X"}, ""),
         (FETCH, {"url": "https://a@b/"}, ""),
         (Plain("two"), {"x": 1, "y": 2}, ""),

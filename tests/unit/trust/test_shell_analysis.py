@@ -289,6 +289,8 @@ def test_unknown_effects_are_reported(script: str) -> None:
         "if [ -f a ]; then cat a; else echo none; fi",
         "python script.py --flag",
         "python -m pytest -q tests",
+        "python3 -m pytest -q",
+        "python3 --version",
         "pytest -q 2>&1 | tail -20",
         "make test",
         "npm run build",

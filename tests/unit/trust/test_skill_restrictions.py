@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.policy_world import BASH, BOXED, FETCH, MESSAGE, PLUGIN, READ, WRITE, context, judged
 
+from mainstay.skills.allowed_tools import parse_allowed_tools
 from mainstay.trust.policy import Policy, PolicyContext, SkillRestriction
 from mainstay.trust.rules import PolicyRules
 
@@ -35,6 +36,15 @@ async def test_tools_that_a_skill_names_run_and_others_are_asked_about() -> None
     asked = await judged(BASH, {"command": "git status && make"}, circumstances=deploy)
     assert (asked.decision, asked.always_rule) == ("ask", "")
     assert asked.reason == "The skill deploy uses only bash(git *), write(docs/**)."
+
+
+async def test_sigil_067_the_programs_of_the_example_skill_run_without_a_question() -> None:
+    """SIGIL-067: `allowed-tools: Bash(kubectl:*) Bash(terraform:*)`."""
+    operations = following(SkillRestriction("infra-ops", parse_allowed_tools("Bash(kubectl:*) Bash(terraform:*)")))
+    for command in ("kubectl get pods -n web", "terraform plan", "kubectl get pods && terraform plan -out x"):
+        assert (await judged(BASH, {"command": command}, circumstances=operations)).decision == "allow", command
+    for command in ("make", "kubectl get pods; rm x", "kubectl get pods | bash", "PATH=. kubectl get pods"):
+        assert (await judged(BASH, {"command": command}, circumstances=operations)).decision == "ask", command
 
 
 async def test_a_rule_about_one_tool_does_not_apply_to_another() -> None:

@@ -148,6 +148,10 @@ class DockerSandbox(BaseSandbox):
         ]
         return sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
 
+    @property
+    def has_own_paths(self) -> bool:
+        return True
+
     def to_sandbox_path(self, path: str) -> str:
         for host, container in self._mounts:
             if is_within(path, host):

@@ -23,6 +23,8 @@ from mainstay.trust.shell.syntax import (
     NESTING_MAX,
     SCRIPT_CHARS_MAX,
     WORK_CHARS_MIN,
+    AcceptedBy,
+    OpaqueReason,
     ParseState,
     ScriptUnparsable,
     ShellCommand,
@@ -41,6 +43,7 @@ class AnalysedCommand(msgspec.Struct, frozen=True):
     text: str
     is_wrapper: bool = False  # it only starts the command after it in the list
     unexpanded: tuple[str | None, ...] = ()  # the words with globs and `~` not expanded; None: more is unknown
+    accepted_by: AcceptedBy = ""  # which rules accept that it is opaque; empty: it is not
 
     @property
     def program(self) -> str:
@@ -53,6 +56,7 @@ class ScriptAnalysis(msgspec.Struct, frozen=True):
 
     commands: tuple[AnalysedCommand, ...] = ()
     opaque_reasons: tuple[str, ...] = ()  # sentences that say why the script is not understood completely
+    is_ambiguous: bool = False  # one of the reasons is none that a rule for a single command can accept
     removals: tuple[str, ...] = ()  # files, branches and the like
     written_paths: tuple[str, ...] = ()  # files, including the targets of redirections
     destinations: tuple[str, ...] = ()  # hosts, URLs, mail addresses
@@ -67,7 +71,7 @@ def analyse_script(script: str) -> ScriptAnalysis:
     """Analyse a script. Never raises: what cannot be parsed is reported in `opaque_reasons`."""
     analysis = _ScriptAnalyser(len(script))
     if len(script) > SCRIPT_CHARS_MAX:
-        return ScriptAnalysis(opaque_reasons=("The script is too long to be analysed.",))
+        return ScriptAnalysis(opaque_reasons=("The script is too long to be analysed.",), is_ambiguous=True)
     if odd_character := _find_invisible_character(script):
         analysis.add_opaque_reason(f"the script contains an invisible character ({odd_character})")
     analysis.analyse_text(script, 0)
@@ -91,6 +95,7 @@ class _ScriptAnalyser:
     def __init__(self, script_chars: int) -> None:
         self.commands: list[AnalysedCommand] = []
         self.opaque_reasons: list[str] = []
+        self.is_ambiguous = False
         self.effects = CommandEffects()
         self.redirect_targets: list[str] = []
         self.unknown_programs: list[str] = []
@@ -100,7 +105,8 @@ class _ScriptAnalyser:
         # every cd: its target (None: unknown) and the operator after it
         self.cd_targets: list[tuple[str | None, str]] = []
 
-    def add_opaque_reason(self, sentence: str) -> None:
+    def add_opaque_reason(self, sentence: str, *, is_acceptable: bool = False) -> None:
+        self.is_ambiguous = self.is_ambiguous or not is_acceptable
         sentence = sentence[:1].upper() + sentence[1:_REASON_CHARS_MAX] + "."
         if sentence not in self.opaque_reasons:
             self.opaque_reasons.append(sentence)
@@ -133,20 +139,24 @@ class _ScriptAnalyser:
             return
         name = (command.words[0].value or "").rsplit("/", 1)[-1]
         runs = find_child_commands(name, command) if name else None
+        reason = explain_opaque(name, command.words[1:]) if name else None
+        if runs is not None and runs.runs_file:
+            reason = OpaqueReason(runs.runs_file, "name")
         self.commands.append(
             AnalysedCommand(
                 tuple(word.value for word in command.words),
                 " ".join(word.raw for word in command.words),
                 runs is not None and name in TRANSPARENT_WRAPPERS and bool(runs.commands or runs.scripts),
                 tuple(word.value if word.value is not None else word.unexpanded for word in command.words),
+                reason.accepted_by if reason is not None else "",
             )
         )
         if command.words[0].value is None:
             self.add_opaque_reason(f"the program that {command.words[0].raw} names is not known before it runs")
             return
         self._record_effects(name, command, next_operator)
-        if reason := explain_opaque(name, command.words[1:]):
-            self.add_opaque_reason(reason)
+        if reason is not None:
+            self.add_opaque_reason(reason.sentence, is_acceptable=bool(reason.accepted_by))
         if runs is not None:
             self._follow_children(runs, depth)
 
@@ -217,6 +227,7 @@ class _ScriptAnalyser:
         return ScriptAnalysis(
             commands=tuple(self.commands),
             opaque_reasons=tuple(self.opaque_reasons),
+            is_ambiguous=self.is_ambiguous,
             removals=tuple(dict.fromkeys(self.effects.removals)),
             written_paths=tuple(dict.fromkeys(self.effects.written_paths)),
             destinations=tuple(dict.fromkeys(self.effects.destinations)),

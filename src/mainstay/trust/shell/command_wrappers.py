@@ -27,6 +27,7 @@ class ChildCommands(msgspec.Struct):
     scripts: list[str] = []  # texts for a shell
     assignments: list[tuple[str, ShellWord]] = []  # environment variables
     opaque_reasons: list[str] = []  # sentences that say why it may start more than this
+    runs_file: str = ""  # a sentence that says which file of commands it runs
 
 
 class _WrapperSyntax(msgspec.Struct, frozen=True):
@@ -160,7 +161,8 @@ def _shell(args: Sequence[ShellWord], command: ShellCommand) -> ChildCommands:
     while rest and (rest[0].value or "").startswith("+"):
         rest.pop(0)
     if rest and not options.has("s"):
-        return ChildCommands(opaque_reasons=[f"a shell runs the file {rest[0].raw}"])
+        sentence = f"a shell runs the file {rest[0].raw}"
+        return ChildCommands(opaque_reasons=[sentence]) if rest[0].value is None else ChildCommands(runs_file=sentence)
     texts = [redirect.word.value for redirect in command.redirects if redirect.operator in ("<<", "<<-", "<<<")]
     script = texts[-1] if texts else None  # the shell reads the last one
     others = any(redirect.operator in ("<", "<>", "<&") for redirect in command.redirects)

@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from mainstay.trust.shell.option_parser import parse_options
-from mainstay.trust.shell.syntax import ShellWord, word_set
+from mainstay.trust.shell.syntax import AcceptedBy, OpaqueReason, ShellWord, word_set
 
 # Environment variables that change what a harmless command runs.
 _EXECUTION_VARIABLES = word_set(
@@ -144,6 +144,7 @@ _CODE_OPTIONS: dict[str, _CodeOptions] = {
     "mysql": _CodeOptions("e", _split_names("execute pager"), "eDhuP", reads_stdin=True),
     "flex": _CodeOptions(),
 }
+_VERSION_OPTIONS = frozenset(("--version", "--help", "-V"))  # -v is --verbose too, and then code is read
 
 # Programs with a language, shell or scheduler built in, whatever their arguments are.
 _ALWAYS_OPAQUE = {
@@ -165,6 +166,13 @@ _ALWAYS_OPAQUE = {
         ("run-parts", "start-stop-daemon", "daemonize", "supervisorctl", "capsh", "sg"), "can run anything"
     ),
 }
+# Of these, the programs that run shell commands from their input, or change what a name means later in the script: no
+# rule accepts them.
+_NEVER_ACCEPTED = frozenset(("at", "batch", "hash", "enable", "bind", "complete", "mapfile", "readarray"))
+# Of these, the programs that start another program of this machine, which a rule for the first must not allow.
+_LOCAL_STARTERS = word_set(
+    "systemd-run nix-shell nix direnv bwrap proot wine run-parts start-stop-daemon daemonize capsh sg rlwrap dtach"
+)
 
 _AWK_RUNS = re.compile(r"system|\||getline|@|/inet")
 _SED_SAFE = re.compile(
@@ -189,14 +197,19 @@ _SED_CHARS_MAX = 4096
 _NAME_CHARS_MAX = 64  # no known program has a longer name
 
 
-def explain_opaque(name: str, args: Sequence[ShellWord]) -> str | None:
+def explain_opaque(name: str, args: Sequence[ShellWord]) -> OpaqueReason | None:
     """Return why the effect of this command cannot be read from its words; None if it can."""
     if name in _ALWAYS_OPAQUE:
-        return f"`{name}` {_ALWAYS_OPAQUE[name]}"
+        accepted_by: AcceptedBy = "" if name in _NEVER_ACCEPTED else "exact" if name in _LOCAL_STARTERS else "name"
+        return OpaqueReason(f"`{name}` {_ALWAYS_OPAQUE[name]}", accepted_by)
     danger = _find_code_options(name)
-    reason = _check_options(name, danger, args) if danger is not None else None
-    check = _python if danger is _PYTHON else _CHECKS.get(name)
-    return reason or (check(args) if check is not None else None)
+    if danger is _PYTHON and (sentence := _python(args)) is not None:
+        return OpaqueReason(sentence, "name")
+    if danger is not None and (reason := _check_options(name, danger, args)) is not None:
+        return reason
+    check = _CHECKS.get(name)
+    sentence = check(args) if check is not None else None
+    return None if sentence is None else OpaqueReason(sentence)
 
 
 @lru_cache(maxsize=512)
@@ -208,22 +221,27 @@ def _find_code_options(name: str) -> _CodeOptions | None:
     return _CODE_OPTIONS.get(name) or _CODE_OPTIONS.get(re.sub(r"-?\d+(\.\d+)*$", "", name))  # perl5.36 is perl
 
 
-def _check_options(name: str, code_options: _CodeOptions, args: Sequence[ShellWord]) -> str | None:
+def _check_options(name: str, code_options: _CodeOptions, args: Sequence[ShellWord]) -> OpaqueReason | None:
+    """Look for options that run code. A program with a language of its own (`reads_stdin`) runs the code that it is
+    given in a file, too, and is not asked about then: naming it allows code in its arguments and its input as well."""
+    accepted_by: AcceptedBy = "name" if code_options.reads_stdin else "exact"
     options = parse_options(
         args, code_options.valued, code_options.long_valued, stop_at_operand=code_options.stop_at_operand
     )
     for letter in code_options.short:
         if any(option == letter for option, _ in options.pairs):
-            return f"`{name} -{letter}` runs code from its arguments"
+            return OpaqueReason(f"`{name} -{letter}` runs code from its arguments", accepted_by)
     for long_option in code_options.long:
         if options.has(long_option) or any((word.value or word.prefix).startswith(f"-{long_option}") for word in args):
-            return f"`{name} --{long_option}` runs code from its arguments"
+            return OpaqueReason(f"`{name} --{long_option}` runs code from its arguments", accepted_by)
     if options.may_have_more and (code_options.short or code_options.long):
-        return f"an argument of {name} that is not known yet may make it run something"
-    if code_options.reads_stdin and (
-        not options.operands or options.operands[0].value in (None, "-", "/dev/stdin", "/dev/fd/0")
-    ):
-        return f"`{name}` reads commands from its input or a file"
+        return OpaqueReason(f"an argument of {name} that is not known yet may make it run something")
+    if not code_options.reads_stdin or (len(args) == 1 and args[0].value in _VERSION_OPTIONS):
+        return None
+    if code_options is _PYTHON and options.has("m"):
+        return None  # the module is named, and what follows are its arguments
+    if not options.operands or options.operands[0].value in (None, "-", "/dev/stdin", "/dev/fd/0"):
+        return OpaqueReason(f"`{name}` reads commands from its input or a file", "input")
     return None
 
 

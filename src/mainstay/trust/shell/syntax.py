@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,17 @@ _ANSI_LETTERS = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n":
 def word_set(text: str) -> frozenset[str]:
     """Return the set of words in a space-separated text."""
     return frozenset(text.split())
+
+
+AcceptedBy = Literal["name", "input", "exact", ""]
+
+
+class OpaqueReason(msgspec.Struct, frozen=True):
+    """Why it cannot be known what one command runs, and which allow rules accept that: one whose pattern spells the
+    program's name, one that also ends with `*` (`input`), one without wildcards (`exact`), or none."""
+
+    sentence: str
+    accepted_by: AcceptedBy = ""
 
 
 class ScriptUnparsable(Exception):

@@ -59,6 +59,11 @@ class LocalEmbedder:
             vectors += cast(list[bytes], await run_in_thread(partial(self._embed_batch, batch)))
         return vectors
 
+    def embed_now(self, texts: Sequence[str]) -> list[bytes] | None:
+        """Return one vector per text without waiting, in a fraction of a millisecond each; None: not loaded."""
+        model = self._model
+        return model.embed([text[:TEXT_CHARS_MAX] for text in texts]) if model is not None else None
+
     async def close(self) -> None:
         self._model = None
 
