@@ -577,6 +577,8 @@ class SceneRun:
         writer = self._lanes.get(SESSION)._writer
         if writer is not None and writer.failure is None:
             await writer.flush()
+            while writer.has_pending_writes:  # an append that was under way before
+                await asyncio.sleep(0.001)
         return await self.store.read_records(SESSION, limit=1_000_000)
 
 
