@@ -19,6 +19,7 @@ from mainstay.operations import (
     home,
     memory,
     people,
+    session_settings,
     sessions,
     traces,
     triggers,
@@ -50,7 +51,7 @@ key, and `home` means that the caller administers the home (the owner, and admin
 SECTIONS: tuple[tuple[str, tuple[ModuleType, ...], str], ...] = (
     (
         "Sessions and turns",
-        (turns, sessions, traces),
+        (turns, sessions, session_settings, traces),
         """\
 `{id}` in the path is the session's name, which the client chooses. A prompt is either `text` or `parts`; `parts` are
 `{"type": "text", "text"}` and `{"type": "binary", "mime", "data"}` with base64. `id` in the body is an idempotency

@@ -183,6 +183,7 @@ INPUT_FUNCTIONS: dict[str, set[str]] = {
     "agent/agent.py": {"abort_turn", "accept_prompt", "accept_validated_prompt", "steer_turn"},
     # a chat room's session has a key, not a name of the caller's; a message has its address on the platform
     "gateway/inbound_handler.py": {"accept_prompt", "is_input_accepted", "store_unaddressed"},
+    "gateway/opened_threads.py": {"store_unaddressed"},
     # parts with origins of their own
     "server/openai/turn_start.py": {"accept_prompt", "offer_client_tools"},
 }

@@ -216,6 +216,27 @@ def test_sessions_are_listed_shown_and_traced(mainstay: Command) -> None:
     assert [one["role"] for one in mainstay.json("session", "show", "one")["messages"]] == ["user", "assistant"]
 
 
+def test_sigil_031_032_033_loom_087_settings_of_a_session_are_shown_and_changed(mainstay: Command) -> None:
+    mainstay("run", "hello", "--session", "s")
+    assert mainstay("session", "metadata", "s", "ticket=T-1", "tenant=acme").stdout == "tenant  acme\nticket  T-1\n"
+    assert mainstay.json("session", "metadata", "s", "ticket=")["metadata"] == {"tenant": "acme"}
+    assert mainstay.json("session", "profile", "s", "name=Ann")["profile"] == {"name": "Ann"}
+    assert mainstay("session", "model", "s", "vllm/other").stdout == "vllm/other\n"
+    assert mainstay("session", "budget", "s", "--tokens", "16").stdout == "16 tokens\n"
+    assert mainstay.json("session", "budget", "s", "--money", "0.5")["budget"] == {"money": 0.5, "tokens": 16}
+    assert mainstay("session", "pause", "s").stdout == "s paused\n"
+    shown = mainstay("session", "show", "s").stdout.splitlines()[0]
+    for word in ("paused", "model vllm/other", "budget $0.50, 16 tokens"):
+        assert word in shown
+    assert mainstay.json("session", "show", "s")["session"]["metadata"] == {"tenant": "acme"}
+    mainstay("session", "activate", "s")
+    refused = mainstay("run", "again", "--session", "s")
+    assert refused.returncode != 0
+    assert "the session's budget of 16 tokens" in refused.stdout
+    assert mainstay("run", "--session", "", "hi").returncode == 2
+    assert mainstay("session", "model", "s", "nonsense").returncode != 0
+
+
 def test_an_unknown_session_is_one_sentence_with_the_nearest_name(mainstay: Command) -> None:
     mainstay("run", "hello", "--session", "meeting")
     for verb in (
@@ -540,6 +561,21 @@ def test_chat_in_a_pipe_switches_sessions_and_models(mainstay: Command, model: F
     assert "2 turns: 24 tokens in" in done.stdout
     assert "did you mean /new?" in done.stdout
     assert done.returncode == 0
+
+
+def test_sigil_033_the_chat_pauses_a_session_and_shows_its_settings(mainstay: Command) -> None:
+    mainstay("run", "hello", "--session", "s")
+    lines = ["/sessions s", "/pause", "/status", "/resume", "/metadata ticket=T-1", "/budget tokens=16 money=0.5"]
+    done = mainstay("chat", stdin="\n".join([*lines, "/usage", "/budget colour=red", "again", ""]))
+    assert "this session is paused" in done.stdout
+    assert "status   paused" in done.stdout
+    assert "this session is active again" in done.stdout
+    assert "ticket  T-1" in done.stdout
+    assert "$0.50, 16 tokens" in done.stdout
+    assert "93 % of the session's budget of 16 tokens is used" in done.stdout
+    assert "usage: /budget" in done.stdout
+    assert "the session's budget of 16 tokens" in done.stdout + done.stderr
+    assert "You said" not in done.stdout
 
 
 def test_a_chat_in_a_pipe_that_fails_says_so(mainstay: Command) -> None:

@@ -778,7 +778,7 @@ async def test_f41_which_person_may_approve_which_call(scene: Scene) -> None:
     rig.burnt.clear()
 
 
-async def test_f41_a_guest_reads_nothing_of_other_people_through_the_agent(scene: Scene) -> None:
+async def test_f41_only_an_admin_reads_anything_of_other_people_through_the_agent(scene: Scene) -> None:
     rig = scene.rig
     calls = [
         ("memory_search", {"query": "the word is"}),
@@ -787,15 +787,18 @@ async def test_f41_a_guest_reads_nothing_of_other_people_through_the_agent(scene
         ("memory_summary", {}),
         ("search_channel", {"query": "the"}),
         *(("memory_get", {"id": id}) for id in scene.known.ids[:40]),
+        *(("result", {"ref": id}) for id in scene.known.ids[:10]),
     ]
 
     async def read(who: str) -> list[str]:
         asked = [await rig.prompt(who, "reading", calling(*calls[at : at + 10])) for at in range(0, len(calls), 10)]
         return [result["content"] for reply in asked for result in reply["results"]]
 
-    assert leaks(*await read("ann")) >= {"message", "memory", "summary"}, "the calls find what a member may read"
+    assert leaks(*await read("ann")) >= {"message", "summary"}, "the calls find what a person may read"
     echoed = leaks(*scene.known.ids[:40])
     assert leaks(*await read("gus")) <= echoed
+    assert leaks(*await read("bob")) <= echoed, "a member reads what they may read over the API"
+    assert leaks(*await read("adm")) >= {"message", "memory", "summary"}
 
 
 # --- the agent of another workspace, which obeys -------------------------------------------------

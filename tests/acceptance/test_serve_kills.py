@@ -24,6 +24,7 @@ from support.kill_clients import (
     Triggers,
     WebSocketClient,
     check_effects,
+    check_streams,
 )
 from support.paths import PYTHONPATH
 from support.ports import choose_port
@@ -99,6 +100,7 @@ async def test_a_server_killed_under_mixed_traffic_loses_and_repeats_nothing(see
         minutes = triggers.check(runs, journals.records)
         effects = check_effects(ChargingModel.ledger, journals.records)
         assert effects
+        assert check_streams(clients, journals.records)
         answers = sorted(MARK.findall(text) for text in platform.shown.values())
         assert answers == sorted([mark] for mark in poster.taken)
         verified = await asyncio.to_thread(server.verify_audit)

@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from support import full_disk_process
 from support.cli_support import Command
-from support.example_model import ExampleModel
-from support.served_command import Served, repeat, set_up, until
+from support.example_model import ExampleModel, Messages
+from support.served_command import PATIENCE_S, Served, repeat, set_up, until
 
 PROMPT = "/api/sessions/s/prompt"
 PAGE_BYTES = 4096
@@ -46,7 +48,7 @@ def unready(server: Served, words: str) -> str:
 # --- gone, or older ------------------------------------------------------------------------------
 
 
-def test_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_restores_it(
+def test_f61_f63_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_restores_it(
     mainstay: Command, tmp_path: Path
 ) -> None:
     for workspace in ("default", "team"):
@@ -90,7 +92,7 @@ def test_a_lost_database_is_an_error_at_start_with_the_choices_and_a_backup_rest
     assert mainstay("audit", "verify").returncode == 0
 
 
-def test_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainstay: Command) -> None:
+def test_f62_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainstay: Command) -> None:
     with Served(mainstay).ready() as server:
         assert server.post(PROMPT, b'{"text":"kept"}')[0] == 200
         for suffix in ("-wal", "-shm"):
@@ -108,15 +110,11 @@ def test_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainst
 # --- damaged -------------------------------------------------------------------------------------
 
 
-def test_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Command) -> None:
+def test_f9_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Command) -> None:
     for number in range(3):
         assert mainstay("run", "words " * 2000, "--session", f"s{number}").returncode == 0
     with Served(mainstay).ready() as server:
-        with open(database(mainstay), "r+b") as file:
-            pages = file.seek(0, 2) // PAGE_BYTES
-            for page in range(4, pages):
-                file.seek(page * PAGE_BYTES)
-                file.write(b"\xff" * 64)
+        damage(database(mainstay))
         server.get("/api/sessions/s0/events", {"Accept": "application/json"})
         unready(server, "is damaged")
         before = database(mainstay).read_bytes(), Path(f"{database(mainstay)}-wal").read_bytes()
@@ -129,10 +127,62 @@ def test_a_damaged_database_fails_readiness_and_takes_no_prompts(mainstay: Comma
         server.end()
 
 
+def damage(path: Path) -> None:
+    with open(path, "r+b") as file:
+        pages = file.seek(0, 2) // PAGE_BYTES
+        for page in range(4, pages):
+            file.seek(page * PAGE_BYTES)
+            file.write(b"\xff" * 64)
+
+
+def test_f9_a_database_that_is_damaged_while_a_turn_writes_to_it_fails_that_turn_and_is_left_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """The other workspace is served on."""
+    asked, go_on = Event(), Event()
+
+    def say(messages: Messages) -> str:
+        if "wait" in str(messages[-1]["content"]):
+            asked.set()
+            assert go_on.wait(PATIENCE_S)
+        return repeat(messages)
+
+    model, mainstay = ExampleModel(say), Command(tmp_path)
+    mainstay.env["KEY"] = "none"
+    set_up(mainstay, model)
+    other = {"X-Workspace": "team"}
+    try:
+        assert mainstay("run", "words " * 6000, "--session", "s0").returncode == 0
+        assert mainstay("run", "one", "--session", "s", "--workspace", "team").returncode == 0
+        with Served(mainstay).ready() as server, ThreadPoolExecutor(1) as threads:
+            running = threads.submit(server.post, "/api/sessions/new/prompt", b'{"text":"wait"}')
+            assert asked.wait(PATIENCE_S)
+            damage(database(mainstay))
+            server.get("/api/sessions/s0/events", {"Accept": "application/json"})
+            unready(server, "is damaged")
+            before = database(mainstay).read_bytes(), Path(f"{database(mainstay)}-wal").read_bytes()
+            go_on.set()
+            status, said = running.result(PATIENCE_S)
+            assert (status, "damaged" in said) == (503, True), said
+            status, said = server.post("/api/sessions/new/prompt", b'{"text":"refused"}')
+            assert (status, "database is damaged or lost" in said) == (503, True)
+            assert server.post(PROMPT, b'{"text":"two"}', other)[0] == 200
+            assert before == (database(mainstay).read_bytes(), Path(f"{database(mainstay)}-wal").read_bytes())
+            assert server.end() == 0
+        assert "Traceback" not in server.said
+        left = database(mainstay).read_bytes()
+        refused = mainstay("serve", "--port", "0")
+        assert (refused.returncode, refused.stderr.count("\n"), "is damaged" in refused.stderr) == (1, 1, True)
+        assert database(mainstay).read_bytes() == left
+    finally:
+        go_on.set()
+        model.close()
+
+
 # --- full ----------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_fails_readiness_and_doctor_refuses_prompts_and_is_named_at_start(tmp_path: Path) -> None:
+def test_f4_a_full_disk_fails_readiness_and_doctor_refuses_prompts_and_is_named_at_start(tmp_path: Path) -> None:
     namespace = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
     if subprocess.run([*namespace, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], check=False).returncode:
         pytest.skip("this machine allows no mount namespaces, so there is no small disk to fill")

@@ -463,7 +463,7 @@ async def test_a_session_that_was_deleted_leaves_no_sub_agents_behind(tmp_path: 
 # --- imported conversations -----------------------------------------------------------------------
 
 
-async def test_f55_an_imported_conversation_names_no_destination_and_is_untrusted(
+async def test_f68_f55_an_imported_conversation_names_no_destination_and_is_untrusted(
     tmp_path: Path,
 ) -> None:
     den = AttackRig(tmp_path)

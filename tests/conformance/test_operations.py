@@ -37,6 +37,7 @@ from support.operations_world import (
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.errors import ApprovalUnknown, InputRefused, MemoryUnknown, SessionUnknown, Unauthorised
 from mainstay.core.events import ApprovalAnswered, Folded, Received, TurnSetAside, TurnStarted
+from mainstay.core.limits import SessionBudget
 from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.messages import Text
 from mainstay.core.people import Person, PersonRole
@@ -48,6 +49,7 @@ from mainstay.operations import (
     home,
     memory,
     people,
+    session_settings,
     sessions,
     traces,
     triggers,
@@ -488,6 +490,27 @@ SCENARIOS: dict[type[Operation[Any]], Scenario] = {
         request=lambda bench: sessions.GetProfile(session="s"),
         result=lambda bench, value: value == {"fields": {"name": "Ana"}},
     ),
+    session_settings.GetMetadata: Scenario(
+        prepare=lambda bench: bench.agent.sessions.set_metadata("s", {"ticket": "T-1"}),
+        request=lambda bench: session_settings.GetMetadata(session="s"),
+        result=lambda bench, value: value == {"fields": {"ticket": "T-1"}},
+    ),
+    session_settings.SetMetadata: Scenario(
+        prepare=lambda bench: bench.agent.sessions.set_metadata("s", {"ticket": "T-1", "tenant": "acme"}),
+        request=lambda bench: session_settings.SetMetadata(session="s", fields={"ticket": "", "state": '{"n": 1}'}),
+        result=lambda bench, value: value == {"fields": {"tenant": "acme", "state": '{"n": 1}'}},
+        after=lambda bench: _metadata_is(bench, {"tenant": "acme", "state": '{"n": 1}'}),
+    ),
+    session_settings.ClearMetadata: Scenario(
+        prepare=lambda bench: bench.agent.sessions.set_metadata("s", {"ticket": "T-1"}),
+        request=lambda bench: session_settings.ClearMetadata(session="s"),
+        after=lambda bench: _metadata_is(bench, {}),
+    ),
+    session_settings.SetSessionBudget: Scenario(
+        request=lambda bench: session_settings.SetSessionBudget(session="s", money=0.5, tool_calls=3),
+        result=lambda bench, value: value["budget"] == {"money": 0.5, "tool_calls": 3},
+        after=lambda bench: _budget_is(bench, SessionBudget(money=0.5, tool_calls=3)),
+    ),
     sessions.SetProfile: Scenario(
         prepare=lambda bench: bench.agent.profile("s").set(name="Ana", goal="learn"),
         request=lambda bench: sessions.SetProfile(session="s", fields={"goal": "", "city": "Porto"}),
@@ -873,6 +896,14 @@ async def _memories_are(bench: Bench, texts: list[str]) -> bool:
 
 async def _pinned_are(bench: Bench, texts: list[str]) -> bool:
     return [one.text for one in await bench.agent.memory.list(pinned=True)] == texts
+
+
+async def _metadata_is(bench: Bench, fields: dict[str, str]) -> bool:
+    return (await bench.agent.sessions.get("s")).metadata == fields
+
+
+async def _budget_is(bench: Bench, budget: SessionBudget) -> bool:
+    return (await bench.agent.sessions.get("s")).budget == budget
 
 
 async def _profile_is(bench: Bench, fields: dict[str, str]) -> bool:

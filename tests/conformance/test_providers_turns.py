@@ -16,7 +16,7 @@ from support.streams.server import CLOSE, OK, RESET, Action, Loopback, chunked, 
 from mainstay import Agent, Config, Limits
 from mainstay.agent.agent_options import GatewayServices
 from mainstay.agent.system_clock import SystemClock
-from mainstay.core.events import StepRestarted
+from mainstay.core.events import StepRestarted, Waiting
 from mainstay.core.outcome import Answered, Failed
 from mainstay.metering.rate_limiter import RateLimiterRegistry
 
@@ -187,7 +187,7 @@ ABSURD = ["259200", "-5", "NaN", "1e30", "inf", "Fri, 31 Dec 2099 23:59:59 GMT",
 
 
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: value[:12] or "empty")
-async def test_one_absurd_retry_after_does_not_stop_an_account(value: str) -> None:
+async def test_f60_one_absurd_retry_after_does_not_stop_an_account(value: str) -> None:
     """Neither the call that was refused nor those of other sessions fail, and none waits for long."""
     async with serving(OPENAI) as (agent, server):
         play(server, status(429, headers=[f"Retry-After: {value}"]))
@@ -208,6 +208,23 @@ async def test_a_long_retry_after_that_is_confirmed_fails_with_its_time(turns_be
         assert isinstance(outcome, Failed)
         assert "accepts no calls for 120 min" in outcome.sentence
         assert len(server.asked) == turns_before + 2
+
+
+@pytest.mark.parametrize("code", [429, 529])
+async def test_a_turn_whose_calls_are_always_refused_ends_after_nine_requests_and_says_what_it_waits_for(
+    code: int,
+) -> None:
+    async with serving(OPENAI, Limits(retry_base_s=0.02)) as (agent, server):
+        server.scripts[:] = [status(code)]
+        async with asyncio.timeout(60):  # instead of an hour
+            events = [event async for event in agent.stream("s", "hello")]
+        assert len(server.asked) == 9
+        assert any("asks to slow down" in event.reason for event in events if isinstance(event, Waiting))
+        outcome = (await agent.sessions.records("s"))[-1].event.outcome  # type: ignore[union-attr]
+        assert isinstance(outcome, Failed)
+        assert "this call was refused 9 times" in outcome.sentence
+        server.scripts[:] = [chunked(*answer_stream(OPENAI))]
+        assert (await agent.run("s", "again")).text == "It is 1988."
 
 
 async def test_f60_random_429s_slow_down_only_the_turns_that_they_hit() -> None:

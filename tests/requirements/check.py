@@ -2,6 +2,7 @@
 
 Run as `python tests/requirements/check.py`, or with `--left ISSUE` to list the promises of one issue that have no test.
 An entry has its tests (`test`), or `status: not yet`, or says by which other behaviour it is superseded (`superseded`).
+A fault that is not tested yet says why (`reason`).
 """
 
 import argparse
@@ -26,6 +27,7 @@ ISSUES = (
     "first-minutes",
     "judgement",
     "many-machines",
+    "console",
 )
 STATES = ("test", "status", "superseded")
 TEXTS = {"requirements": ("promise", "where"), "faults": ("fault", "outcome")}
@@ -64,6 +66,7 @@ class Entry:
     status: str
     issue: str
     superseded: str
+    reason: str
     missing: tuple[str, ...]
 
 
@@ -110,6 +113,7 @@ def _entry(name: str, kind: str, raw: object) -> Entry:
         status=_text(raw.get("status")),
         issue=_text(raw.get("issue")),
         superseded=_text(raw.get("superseded")),
+        reason=_text(raw.get("reason")),
         missing=tuple(key for key in ("id", *TEXTS[kind]) if not _text(raw.get(key))),
     )
 

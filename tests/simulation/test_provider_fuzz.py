@@ -50,9 +50,10 @@ from mainstay.providers.wire.decoding import CALLS_MAX
 
 WHOLE = bool(os.environ.get(WHOLE_VARIABLE))
 SEED = int(os.environ.get(SEED_VARIABLE) or random.SystemRandom().randrange(1, 100_000))
-CASES = 30_000 if WHOLE else 150  # random ones of each API; in `make test-all`, all exact ones too
+WHOLE_CASES, WHOLE_VECTOR_CASES = 30_000, 6_000  # in `make test-all`, with all exact ones
+CASES = WHOLE_CASES if WHOLE else 150  # random ones of each API
 EXACT_SHARE = 1 if WHOLE else 150  # every which exact case is run
-VECTOR_CASES = 6_000 if WHOLE else 150
+VECTOR_CASES = WHOLE_VECTOR_CASES if WHOLE else 150
 TURNS = 300 if WHOLE else 3  # of each API
 CASE_CPU_S = 20.0  # of one case; it takes a millisecond
 TURN_S = 300.0
@@ -92,7 +93,7 @@ def test_f56_a_decoder_makes_pieces_or_a_provider_error_of_anything(api: Format)
 
 def test_there_are_more_than_100000_cases() -> None:
     exact = sum(1 for api in FUZZED_FORMATS for _ in list_exact_cases(api))
-    assert exact + 30_000 * len(FUZZED_FORMATS) + 6_000 > 200_000
+    assert exact + WHOLE_CASES * len(FUZZED_FORMATS) + WHOLE_VECTOR_CASES > 200_000
 
 
 def test_a_stream_that_only_pretends_to_begin_calls_is_not_read_again_and_again(

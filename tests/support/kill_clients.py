@@ -119,7 +119,15 @@ class GrpcClient(KilledClient):
 
 
 class WebSocketClient(KilledClient):
-    """One connection for as long as it lasts; each prompt is sent again under its id after a break."""
+    """One connection for as long as it lasts; each prompt is sent again under its id after a break, and its turn is
+    streamed from the beginning."""
+
+    def note(self, number: int, event: dict[str, Any]) -> None:
+        """Keep a durable event; `Done` begins the stream."""
+        if event["type"] == "Done":
+            self.heard[f"p{number}"] = []
+        elif event.get("sequence"):
+            self.heard.setdefault(f"p{number}", []).append((event["sequence"], event["type"]))
 
     async def attempt(self, number: int) -> None:
         try:
@@ -128,6 +136,7 @@ class WebSocketClient(KilledClient):
                 await socket.send(json.dumps(body))
                 async for line in socket:
                     event = json.loads(line)
+                    self.note(number, event)
                     match event["type"]:
                         case "Done":
                             self.acknowledge(number)
@@ -230,6 +239,20 @@ class JournalChecks:
         for key, found in self.records.items():
             outcome = await replay_journal(found)
             assert outcome.is_identical, f"{key}: {outcome.difference}"
+
+
+def check_streams(clients: Sequence[KilledClient], journals: dict[str, list[Record]]) -> int:
+    """Every durable event that a client was sent is in the journal, in order, and was sent once, although the streams
+    broke and went on. Return the number of events."""
+    count = 0
+    for client in clients:
+        types = {record.seq: record.event.__struct_config__.tag for record in journals[client.session]}
+        for id, heard in client.heard.items():
+            sequences = [sequence for sequence, _ in heard]
+            assert sequences == sorted(set(sequences)), f"{client.session}: {id} was sent {sequences}"
+            assert all(types[sequence] == type for sequence, type in heard), f"{client.session}: {id}"
+            count += len(heard)
+    return count
 
 
 def check_effects(ledger: Path, journals: dict[str, list[Record]]) -> int:

@@ -14,7 +14,18 @@ import msgspec
 
 from mainstay import Agent
 from mainstay.core.triggers import Trigger, TriggerTarget
-from mainstay.operations import approvals, budgets, errors_and_audit, memory, sessions, traces, triggers, turns, undo
+from mainstay.operations import (
+    approvals,
+    budgets,
+    errors_and_audit,
+    memory,
+    session_settings,
+    sessions,
+    traces,
+    triggers,
+    turns,
+    undo,
+)
 from mainstay.operations.operation import Operation
 from mainstay.operations.operation_entry import OperationEntry
 from support.operations_world import NO_BODY, Bench
@@ -75,6 +86,14 @@ METHODS: dict[type[Operation[Any]], Call] = {
     sessions.ReplaySession: lambda agent, one: agent.sessions.replay(one.session),
     sessions.GetProfile: _under("fields", lambda agent, one: agent.profile(one.session).get()),
     sessions.SetProfile: lambda agent, one: agent.profile(one.session).set(**one.fields),
+    session_settings.GetMetadata: _under("fields", lambda agent, one: agent.sessions.metadata(one.session)),
+    session_settings.SetMetadata: _under(
+        "fields", lambda agent, one: agent.sessions.set_metadata(one.session, one.fields)
+    ),
+    session_settings.ClearMetadata: lambda agent, one: agent.sessions.clear_metadata(one.session),
+    session_settings.SetSessionBudget: lambda agent, one: agent.sessions.set_budget(
+        one.session, money=one.money, tokens=one.tokens, tool_calls=one.tool_calls
+    ),
     sessions.ClearProfile: lambda agent, one: agent.profile(one.session).clear(),
     sessions.ListSkills: lambda agent, one: agent.skills(one.session),
     sessions.SetWorkingFolder: lambda agent, one: agent.sessions.work_in(one.session, one.folder),

@@ -64,6 +64,7 @@ class Workspace:
         self.archived: set[str] = set()
         self.files: dict[str, tuple[Answer, bytes]] = {}
         self.statuses: list[Answer] = []
+        self.ephemerals: list[Answer] = []  # what was shown to one person
         self.calls: list[tuple[str, Answer]] = []
         self.downloads: list[tuple[str, str]] = []  # path and Authorization
         self.spoils: dict[str, list[Callable[[web.Request], Any]]] = {}  # by method: what happens to the next calls
@@ -169,6 +170,15 @@ class Workspace:
             message["metadata"] = json.loads(asked["metadata"])
         self._add(room, message)
         return {"channel": room, "ts": message["ts"], "message": message}
+
+    def chat_postEphemeral(self, asked: Answer) -> Answer:
+        self.room(asked)
+        if asked.get("user") not in self.people:
+            raise Failed("user_not_in_channel")
+        if not asked.get("text"):
+            raise Failed("no_text")
+        self.ephemerals.append(asked)
+        return {"message_ts": self.stamp()}
 
     def chat_update(self, asked: Answer) -> Answer:
         message = self.message(self.room(asked), str(asked.get("ts")))

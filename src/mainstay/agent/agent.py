@@ -17,6 +17,7 @@ from mainstay.agent.agent_options import AgentOptions, ApiKey, GatewayServices
 from mainstay.agent.client import AgentClient, PromptInput
 from mainstay.agent.structured_output import OutputSchema
 from mainstay.config.schema import Config, TrustMode, default_home, resolve_data_folder
+from mainstay.config.schema_judges_budgets_telemetry import JudgeSettings
 from mainstay.core.errors import AgentClosed, ConfigError, InputRefused, ToolDefinitionError
 from mainstay.core.events import Event, Lagged
 from mainstay.core.input_envelope import to_parts
@@ -71,6 +72,10 @@ class Agent(AgentClient):
             raise ConfigError(f"model={model!r} is neither a name like 'openai/gpt-4.1-mini' nor a Provider")
         if not (config is None or isinstance(config, Config)):
             raise ConfigError(f"config is a mainstay.Config, not {type(config).__name__}")
+        if config is not None and (config.judges != JudgeSettings() or config.workspaces):
+            from mainstay.config.check_judges import check_judges_of_program  # only needed for judges
+
+            check_judges_of_program(config)
         if not isinstance(tools, list | tuple):
             raise ToolDefinitionError("tools is a list of tools, even if there is only one")
         self._model = model

@@ -336,9 +336,9 @@ async def _build_agent(
     exit_stack.push_async_callback(memory.close)
     memory_settings = config.sessions.memory
     guards = build_guardrails(config, folders, os.environ, options.api_key)
-    await memory.hide_secrets(guards.redact_secrets)
     if options.gateway is not None:
-        memory.service.secret_hiding.is_guest = options.gateway.is_guest
+        memory.service.secret_hiding.can_read_all = options.gateway.can_read_all
+    await memory.hide_secrets(guards.redact_secrets)
     parts = await _build_parts(options.gateway, workspace, memory, guards)
     tools = parts.select_tools(options.tools, memory.tools)
     memory_tools = filter_by_name(memory.tools, config.tools.only) if memory_mode != "off" else ()

@@ -43,6 +43,8 @@ class GatewayServices(msgspec.Struct, frozen=True):
     find_channel: Callable[[str], ChannelSearch | None] = lambda session: None  # the channel of a session
     contributors: tuple[ContextContributor, ...] = ()
     is_guest: Callable[[str], bool] = lambda person: False  # True: tools may only read for this person
+    # True: the person, in this session, may read what comes from sessions of other people
+    can_read_all: Callable[[str, str], bool] = lambda person, session: True
     channel_threads: ChannelThreadOpener | None = None
     telemetry: Telemetry | None = None
     budgets: HomeBudgets | None = None

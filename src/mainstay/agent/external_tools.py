@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,6 +23,7 @@ from mainstay.config.schema import Config, find_secrets
 from mainstay.config.schema_external_tools import ExternalToolEntry, McpEntry, PluginEntry, find_unusable_reason
 from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.ports import ContextContributor, Tool
+from mainstay.core.resource_errors import create_temporary_folder
 from mainstay.core.tool_ports import PluginState, ProcessPermissions, Sandbox, ToolSource, tool_origin
 from mainstay.core.tree_removal import remove_tree
 from mainstay.core.worker_threads import run_in_thread
@@ -150,7 +150,7 @@ async def open_external_tools(
 ) -> ExternalTools:
     """Open the configured external tools. Only backends, and MCP servers whose tools are not known yet, are started,
     and only if a policy rule could allow their tools."""
-    temporary = "" if folders is not None else tempfile.mkdtemp(prefix="mainstay-")
+    temporary = "" if folders is not None else create_temporary_folder()
     home, workspace = (folders.home, folders.workspace) if folders is not None else (Path(temporary), Path(temporary))
     environment = build_environment(config, home, workspace, redactor)
     problems: list[str] = []

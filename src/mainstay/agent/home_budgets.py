@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from mainstay.agent.workspace_stores import list_used_workspaces, open_store
 from mainstay.config.schema import Config
 from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings
-from mainstay.core.budget_ports import BudgetManager
+from mainstay.core.budget_ports import BudgetManager, TurnBudget
 from mainstay.core.budget_reports import PeriodSpending
 from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
 from mainstay.core.errors import HomeUnusable, MainstayError
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.ports import Clock, Store
 from mainstay.core.projection_ports import Projection
+from mainstay.core.session import Session
 from mainstay.metering.budget_definitions import (
     PERIODS,
     BudgetKind,
@@ -30,10 +32,12 @@ from mainstay.observe.projection_runner import ProjectionRunner
 if TYPE_CHECKING:
     from mainstay.core.ledger_entries import LedgerRow
     from mainstay.metering.budget_ledger import BudgetLedger
+    from mainstay.metering.turn_budgets import WorkspaceBudgetManager
     from mainstay.store.sqlite.home_projection_database import HomeProjectionDatabase
 
 log = logging.getLogger("mainstay.metering")
 
+SUB_AGENT_DEPTH_MAX = 16  # protects against a corrupt journal
 CATCH_UP_TIMEOUT_S = 600.0  # timeout for counting what was spent before this process started
 _SHARED_SCOPES: tuple[BudgetScope, ...] = ("person", "workspace", "home")
 
@@ -81,13 +85,13 @@ class HomeBudgets:
 
     async def open_manager(
         self, config: Config, store: Store, database: HomeProjectionDatabase | None
-    ) -> BudgetManager | None:
-        """Return the budget manager of a workspace, or None if it has no budgets. Returns when all earlier spending is
-        counted; raises HomeUnusable if it cannot be."""
+    ) -> BudgetManager:
+        """Return the budget manager of a workspace; without budgets in the configuration, one for sessions that have a
+        budget of their own. Returns when all earlier spending is counted; raises HomeUnusable if it cannot be."""
         budgets = build_budgets(config.budgets)
         if not budgets.all:
             await self._remove_workspace(config.workspace, store, database)
-            return None
+            return SessionBudgetManager(self._clock, budgets, store, config.workspace)
         from mainstay.metering.budget_ledger import BudgetLedger
         from mainstay.metering.turn_budgets import WorkspaceBudgetManager
 
@@ -161,3 +165,41 @@ class HomeBudgets:
             await follower.close()
         if problem:
             raise HomeUnusable(f"earlier spending cannot be counted: {problem}")
+
+
+class SessionBudgetManager:
+    """Implements `BudgetManager` for a workspace without configured budgets: it limits sessions that have a budget of
+    their own, with their sub-agents. Its ledger is not the home's, because nothing in it is shared."""
+
+    limits_every_session = False
+
+    def __init__(self, clock: Clock, budgets: WorkspaceBudgets, store: Store, workspace: str) -> None:
+        self._clock = clock
+        self._budgets = budgets
+        self._store = store
+        self._workspace = workspace
+        self._manager: WorkspaceBudgetManager | None = None  # its module is imported for the first such session
+
+    async def open_turn_budget(self, session: Session) -> TurnBudget | None:
+        if not await self._has_budget(session):
+            return None
+        if self._manager is None:
+            from mainstay.metering.budget_ledger import BudgetLedger
+            from mainstay.metering.turn_budgets import WorkspaceBudgetManager
+
+            self._manager = WorkspaceBudgetManager(
+                BudgetLedger(self._clock), self._budgets, self._store, self._workspace
+            )
+        return await self._manager.open_turn_budget(session)
+
+    async def _has_budget(self, session: Session) -> bool:
+        """Return whether the session, or the one that started this sub-agent, has a budget of its own."""
+        budget, spawned = session.budget, session.spawned
+        for _ in range(SUB_AGENT_DEPTH_MAX):
+            if spawned is None:
+                break
+            info = await self._store.get_session(spawned.parent)
+            if info is None:
+                return False
+            budget, spawned = info.budget, info.spawned
+        return budget != NO_SESSION_BUDGET

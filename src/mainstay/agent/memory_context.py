@@ -19,7 +19,7 @@ from mainstay.memory.prompt_loader import PromptLoader
 from mainstay.memory.recorded_workflows import WORKFLOWS_MAX, WorkflowIndex
 from mainstay.memory.summariser import ModelSummariser
 from mainstay.memory.tools import build_memory_tools
-from mainstay.memory.types import WORKFLOW_TAG
+from mainstay.memory.types import WORKFLOW_TAG, memory_to_hit
 
 IDENTITY_REFRESH_S = 1.0  # least interval between two checks of the identity files
 
@@ -40,6 +40,7 @@ class MemoryContext:
         contributor: MemoryContributor,
         tools: tuple[Tool, ...],
         files: MemoryFiles | None,
+        store: Store,
     ) -> None:
         self._files = files
         self.service = workspace_memory.service
@@ -47,6 +48,7 @@ class MemoryContext:
         self.contributor = contributor
         self.tools = tools
         self._workspace_memory = workspace_memory
+        self._store = store
         self.service.connect(on_change=self.refresh)
         self.indexer.connect(self._add_workflows)
 
@@ -75,7 +77,7 @@ class MemoryContext:
             profile_tokens=config.context.profile_tokens,
             refresh_s=IDENTITY_REFRESH_S,
         )
-        memory = cls(workspace_memory, contributor, tools, files)
+        memory = cls(workspace_memory, contributor, tools, files, store)
         await memory.refresh()
         return memory
 
@@ -96,9 +98,17 @@ class MemoryContext:
 
     async def refresh(self) -> None:
         """Load pinned memories and workflows from the tiers into the contributor."""
-        self.contributor.set_pinned(self._hide(await self.service.list_pinned()))
+        pinned = [memory for memory in await self.service.list_pinned() if await self._is_shared(memory)]
+        self.contributor.set_pinned(self._hide(pinned))
         workflows = await self._workspace_memory.tiers.memories.list_memories(tag=WORKFLOW_TAG, limit=WORKFLOWS_MAX)
         self.contributor.set_workflows(WorkflowIndex(self._hide(reversed(workflows))))
+
+    async def _is_shared(self, memory: Memory) -> bool:
+        """Return whether a pinned memory may be in every context: not what a member's session pinned, in a release
+        that let it."""
+        session = memory_to_hit(memory).session
+        info = await self._store.get_session(session) if session else None
+        return info is None or not self.service.secret_hiding.is_limited(info.person, session)
 
     def _add_workflows(self, memories: Sequence[Memory]) -> None:
         for memory in self._hide(memories):

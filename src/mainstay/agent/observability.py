@@ -155,7 +155,7 @@ class WorkspaceObservability:
         return build_telemetry_options(observed.config, observed.redact_text, observed.model)
 
     async def open_budget_manager(self) -> BudgetManager | None:
-        """Return the workspace's budget manager once all earlier spending is counted; None if it has no budgets."""
+        """Return the workspace's budget manager once all earlier spending is counted; None for a gateway without."""
         observed = self.observed
         return (
             await observed.budgets.open_manager(observed.config, observed.store, observed.database)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from mainstay.config.schema import Config
 from mainstay.core.errors import ConfigError
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
+from mainstay.core.resource_errors import create_temporary_folder
 from mainstay.core.tool_ports import Sandbox, SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.io.path_resolver import is_inside
@@ -192,7 +192,7 @@ class SessionFolderRegistry:
 
     def _open_temporary_folder(self) -> str:
         if self._temporary_folder is None:
-            self._temporary_folder = os.path.realpath(tempfile.mkdtemp(prefix="mainstay-"))
+            self._temporary_folder = os.path.realpath(create_temporary_folder())
         return self._temporary_folder
 
     def _session_folder(self, session: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,6 +145,37 @@ class Sessions:
     async def work_in(self, key: str, folder: str | Path) -> str:
         """Set the folder of the session's files and commands, from its next turn on; returns the folder in force."""
         return await self._execute(operations.SetWorkingFolder(session=key, folder=str(folder)))
+
+    async def metadata(self, key: str) -> dict[str, str]:
+        """Return the values that an application keeps with the session; the model does not see them."""
+        from mainstay.operations import session_settings
+
+        return (await self._execute(session_settings.GetMetadata(session=key))).fields
+
+    async def set_metadata(self, key: str, fields: Mapping[str, str]) -> dict[str, str]:
+        """Add or change fields of the metadata, and return all; an empty text removes one. Values are text: store
+        others as JSON."""
+        from mainstay.operations import session_settings
+
+        request = session_settings.SetMetadata(session=key, fields=dict(fields))
+        return (await self._execute(request)).fields
+
+    async def clear_metadata(self, key: str) -> None:
+        """Remove all metadata of the session."""
+        from mainstay.operations import session_settings
+
+        await self._execute(session_settings.ClearMetadata(session=key))
+
+    async def set_budget(
+        self, key: str, *, money: float | None = None, tokens: int | None = None, tool_calls: int | None = None
+    ) -> SessionInfo:
+        """Set what the session may spend in all (dollars, tokens, tool calls), from its next turn on. What is not named
+        has the configured limit; a call without arguments removes the session's own budget."""
+        from mainstay.operations import session_settings
+
+        return await self._execute(
+            session_settings.SetSessionBudget(session=key, money=money, tokens=tokens, tool_calls=tool_calls)
+        )
 
     async def set_model(self, key: str, model: str) -> None:
         """Set the session's model from its next turn on; "" resets it to the agent's."""

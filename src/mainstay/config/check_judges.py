@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from mainstay.config.schema import Config
-from mainstay.config.schema_judges_budgets_telemetry import JudgeSettings
+from mainstay.config.schema_judges_budgets_telemetry import JudgeEntry, JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.judges.judge_declaration import Judge, find_problem
 
@@ -16,6 +18,25 @@ def check_judges(config: Config, position_of: Callable[[tuple[str | int, ...]], 
     ConfigError."""
     for keys, settings in _settings_by_keys(config).items():
         check_judge_settings(settings, lambda path, keys=keys: position_of((*keys, *path)))  # type: ignore[misc]
+
+
+def check_judges_of_program(config: Config) -> None:
+    """Check the judges of a `Config` that a program has made: types and bounds too, which loading checks in a file.
+    Raises ConfigError."""
+    for keys, settings in _settings_by_keys(config).items():
+        name = ".".join(keys)
+        if not isinstance(settings, JudgeSettings):
+            raise ConfigError(
+                f"{name} is a JudgeSettings, not {type(settings).__name__}; functions are given as Agent(judges=[…])"
+            )
+        for judge, entry in settings.panel.items():
+            if not isinstance(entry, JudgeEntry):
+                raise ConfigError(f"{name}.panel.{judge} is a JudgeEntry, not {type(entry).__name__}")
+        try:
+            msgspec.convert(msgspec.to_builtins(settings), JudgeSettings)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise ConfigError(f"{name}: {error}") from None
+        check_judge_settings(settings)
 
 
 def _settings_by_keys(config: Config) -> Mapping[tuple[str, ...], JudgeSettings]:

@@ -67,7 +67,10 @@ class TurnBudget(Protocol):
 
 
 class BudgetManager(Protocol):
-    """Opens turn budgets; one for a home, held by the process that owns it."""
+    """Opens turn budgets; one for a home, held by the process that owns it. With `limits_every_session` False, only
+    sessions with a budget of their own, and their sub-agents, can have one."""
+
+    limits_every_session: bool
 
     async def open_turn_budget(self, session: Session) -> TurnBudget | None:
         """Return a budget for the session's open turn, or for work beside its turns; None if nothing is limited."""

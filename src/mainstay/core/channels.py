@@ -226,6 +226,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
     at: int = 0  # ms: when it was queued
     note: str = ""  # the last error
     attached: tuple[tuple[str, str], ...] = ()  # name and text of each text that is sent as a file, after the files
+    opened: bool = False  # its first message began the thread of `to`
 
 
 class ChannelQueue(Protocol):

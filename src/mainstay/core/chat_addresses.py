@@ -48,7 +48,8 @@ class PlatformMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     direct: bool = False  # a direct message to the agent
 
 
-PERSONAL_CHANNELS = ("web", "user")  # begin the keys of sessions that belong to one person
+WEB_CHANNEL = "web"  # the channel part of session keys that belong to people with an API key
+PERSONAL_CHANNELS = (WEB_CHANNEL, "user")  # begin the keys of sessions that belong to one person
 
 
 def is_room_key(session: str) -> bool:

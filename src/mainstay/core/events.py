@@ -16,6 +16,7 @@ import msgspec
 from mainstay.core.chat_addresses import ChatAddress, PlatformMessage
 from mainstay.core.client_tools import ClientTool
 from mainstay.core.json_types import ReadOnlyJson
+from mainstay.core.limits import SessionBudget
 from mainstay.core.memory_tiers import Fact, Summary
 from mainstay.core.messages import AnyPart, Role, ToolResult, Usage
 from mainstay.core.outcome import Event as Event
@@ -264,6 +265,7 @@ class SessionChanged(Event, frozen=True, omit_defaults=True, tag=True, kw_only=F
     metadata: dict[str, str] | None = None
     guests: tuple[ClientTool, ...] | None = None  # the client's tools; replace the earlier ones
     note_mark: str = ""  # with instructions: what notes of the runtime begin with; empty: unmarked, as before 0.2
+    budget: SessionBudget | None = None  # replaces the earlier one as a whole
 
 
 class Forked(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

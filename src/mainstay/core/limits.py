@@ -79,3 +79,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     store_busy_s: float = 5.0
     store_retry_max_s: float = 30.0
     commit_batch_max: int = 512
+
+
+class SessionBudget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one session may spend in all, with its sub-agents; None: the configured budget of sessions."""
+
+    money: float | None = None  # dollars
+    tokens: int | None = None  # prompts and answers together
+    tool_calls: int | None = None
+
+
+NO_SESSION_BUDGET = SessionBudget()

@@ -12,6 +12,7 @@ from mainstay.core.events import ApprovalAsked, Event, Spawned, ToolProgress
 from mainstay.core.held_changes import HeldChange
 from mainstay.core.journal import Record
 from mainstay.core.json_types import JsonObject, ReadOnlyJson
+from mainstay.core.limits import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.memory_tiers import Fact
 from mainstay.core.messages import Binary, FinishReason, Message, Text, Usage
 from mainstay.core.model_info import ModelInfo as ModelInfo
@@ -88,6 +89,7 @@ class ToolContext:
         "is_removal_requested",
         "message_seq",
         "messages",
+        "partial_output",
         "person",
         "private",
         "protect_deletions",
@@ -129,6 +131,8 @@ class ToolContext:
         self.messages: Sequence[Message] = ()  # the conversation as the model sees it; read only
         self.attachments: tuple[Binary, ...] = ()
         self.guard_events: tuple[Event, ...] = ()  # what guards did to the result, to be journaled
+        # set by the tool: returns its output so far, which is kept if the call is aborted or times out
+        self.partial_output: Callable[[], str] = str
         self._emit = emit
         self._loop = asyncio.get_running_loop()
         self._cancelled = False
@@ -364,6 +368,8 @@ class SessionInfo(
     )
     stopped_turn: int = 0  # the turn that ran when its process was told to stop; 0: none
     set_aside: bool = False  # its turn is not resumed until it is released
+    budget: SessionBudget = NO_SESSION_BUDGET
+    compacted: int = 0  # ms: time of the last `Folded`; 0: none, or it was written by a release before 0.2
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import structs
+
 from mainstay.core.budget_reservation_ids import reservations_closed_by
 from mainstay.core.chat_addresses import is_room_key
 from mainstay.core.client_tools import ClientTool
@@ -42,9 +44,11 @@ from mainstay.core.events import (
 from mainstay.core.history_stubs import apply_relief, summary_message
 from mainstay.core.input_envelope import effective_sender, sender_person
 from mainstay.core.journal import Record
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrusted
-from mainstay.core.messages import Message, Text, Usage, join_inputs
+from mainstay.core.messages import Finish, FinishReason, Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, QueuedInput
+from mainstay.core.outcome import Aborted
 from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
 from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX, bound_charge, bound_totals
 
@@ -58,9 +62,11 @@ class Session:
     __slots__ = (
         "amended_seq",
         "amendment",
+        "budget",
         "calls",
         "client_tools",
         "client_tools_seq",
+        "compacted",
         "cost",
         "created",
         "delivered_turn",
@@ -118,6 +124,8 @@ class Session:
         self.spawned: Spawned | None = None  # set if this is a sub-agent's session
         self.profile: dict[str, str] = {}
         self.metadata: dict[str, str] = {}
+        self.budget = NO_SESSION_BUDGET
+        self.compacted = 0  # ms: time of the last fold
         self.last_fold: Folded | None = None  # the last fold
         self.has_unread_history = False  # older history exists that was neither read nor folded
         self.is_reduced = False  # some messages have left the window or are stubs
@@ -157,6 +165,7 @@ class Session:
         self.spawned, self.profile, self.metadata = info.spawned, info.profile, info.metadata
         self.delivered_turn, self.client_tools_seq = info.delivered, info.client_tools_seq
         self.stopped_turn = info.stopped_turn
+        self.budget, self.compacted = info.budget, info.compacted or self.compacted
         if info.window_tokens[0] <= len(self.messages):
             self.window_tokens = info.window_tokens
 
@@ -195,6 +204,8 @@ class Session:
             else NO_TOKEN_COUNT,  # an upper bound is quick to recompute
             stopped_turn=self.stopped_turn,
             set_aside=self.open_turn is not None and self.open_turn.is_set_aside,
+            budget=self.budget,
+            compacted=self.compacted,
         )
 
     @property
@@ -308,7 +319,19 @@ class Session:
                 [message for message in self.messages if message.id not in failed],
                 NO_TOKEN_COUNT,
             )
+        if isinstance(event, TurnEnded) and isinstance(event.outcome, Aborted):
+            self._mark_aborted()
         self.open_turn = None
+
+    def _mark_aborted(self) -> None:
+        """Give the last answer of the aborted turn the finish reason `aborted`: a tool of it may have been running."""
+        turn = self.open_turn.turn if self.open_turn is not None else 0
+        for message in reversed(self.messages):
+            if message.turn != turn:
+                return
+            if message.role == "assistant" and message.parts and isinstance(message.parts[-1], Finish):
+                message.parts = (*message.parts[:-1], structs.replace(message.parts[-1], reason=FinishReason.ABORTED))
+                return
 
     def _relieved(self, seq: int, at: int, event: Relieved) -> None:
         turn = self.open_turn.turn if self.open_turn is not None else 0
@@ -326,7 +349,7 @@ class Session:
         self.messages[0].mark = self.note_mark
         if event.usage is not None:
             self._add_usage(event.usage, event.cost)
-        self.fold_seq, self.last_fold, self.window_tokens = seq, event, NO_TOKEN_COUNT
+        self.fold_seq, self.last_fold, self.compacted, self.window_tokens = seq, event, at, NO_TOKEN_COUNT
         self.has_unread_history, self.is_reduced = False, True
 
     def _forked(self, seq: int, at: int, event: Forked) -> None:
@@ -459,6 +482,7 @@ class Session:
         self.model = self.model if event.model is None else event.model
         self.profile = self.profile if event.profile is None else event.profile
         self.metadata = self.metadata if event.metadata is None else event.metadata
+        self.budget = self.budget if event.budget is None else event.budget
         if event.guests is not None:
             self.client_tools, self.client_tools_seq = event.guests, seq
         if event.instructions is not None:

@@ -26,6 +26,7 @@ from mainstay.config.schema_external_tools import McpEntry
 from mainstay.config.schema_judges_budgets_telemetry import JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.memory_tiers import is_untrusted
+from mainstay.core.resource_errors import create_temporary_folder
 from mainstay.core.tree_removal import remove_tree
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.plugins.mcp.tool_pins import PINS_FILE as PINS
@@ -81,7 +82,7 @@ async def create_temporary_home(template: HomeTemplate, folder: Path | None = No
 
 def _create_folder() -> Path:
     """Create a folder that only this user can read. Blocks, so that a cancellation cannot leave it behind."""
-    return Path(os.path.realpath(tempfile.mkdtemp(prefix=FOLDER_PREFIX)))
+    return Path(os.path.realpath(create_temporary_folder(FOLDER_PREFIX)))
 
 
 async def _run_to_completion(work: Callable[[], object]) -> None:

@@ -13,11 +13,12 @@ from mainstay.core.errors import AgentClosed, InputRefused, MainstayError
 from mainstay.core.ports import Clock
 from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway.channel_connection import ChannelConnection
-from mainstay.gateway.channel_hints import ChannelHintContributor, RoomSearch
+from mainstay.gateway.channel_hints import ChannelHintContributor
 from mainstay.gateway.delivery import Deliverer
 from mainstay.gateway.inbound_handler import AttachmentFolder, ConnectedWorkspace, InboundHandler
 from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.room_routing import ChannelRooms, ChannelRoutingSettings
+from mainstay.gateway.room_search import RoomSearch
 from mainstay.gateway.session_answer_poster import build_delivery_key
 from mainstay.gateway.unknown_users import UnknownUserResponder
 from mainstay.gateway.workspace_answer_poster import WorkspaceAnswerPoster
@@ -216,6 +217,10 @@ class ChannelRouter:
         )
         channel = self._rooms.get_channel(address.channel) if address is not None else None
         return (channel, address) if channel is not None and address is not None else None
+
+    def find_direct_person(self, address: ChatAddress) -> str:
+        """Return the name of the person whose direct messages a room has; "" if it is none, or had none yet."""
+        return self._rooms.find_direct_person(address)
 
     def channel_hints(self, workspace: str) -> ChannelHintContributor:
         """Return the context contributor that adds channel hints to a workspace's turns."""

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import random
-import tempfile
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
@@ -34,6 +33,7 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
 from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
+from mainstay.core.resource_errors import temporary_folder
 from mainstay.core.supervision import start_supervised_task
 from mainstay.core.worker_threads import run_in_thread
 
@@ -299,7 +299,7 @@ class Deliverer:
             sent = await with_call_timeout(channel.upload(to, path, name, "", key=key))
         else:
             name, attached = delivery.attached[part - len(pieces) - len(delivery.files)]
-            with tempfile.TemporaryDirectory(prefix="mainstay-") as folder:  # no other user can write to it
+            with temporary_folder() as folder:  # no other user can write to it
                 path = os.path.join(folder, name)
                 await run_in_thread(lambda: _write_text(path, attached))
                 sent = await with_call_timeout(channel.upload(to, path, name, "", key=key))
@@ -360,11 +360,17 @@ class Deliverer:
         return existing.id if existing is not None else ""
 
     async def _record_posted(self, job: DeliveryJob, sent: SentMessage) -> None:
-        delivery, to = job.delivery, job.delivery.to
+        delivery, to, opened = job.delivery, job.delivery.to, job.delivery.opened
         if not to.thread and sent.thread:  # the post began a thread: the other parts go there
-            to = replace(to, thread=sent.thread)
+            to, opened = replace(to, thread=sent.thread), True
         updated = replace(
-            delivery, to=to, ids=(*delivery.ids, sent.id), part=delivery.part + 1, state="pending", attempts=0
+            delivery,
+            to=to,
+            opened=opened,
+            ids=(*delivery.ids, sent.id),
+            part=delivery.part + 1,
+            state="pending",
+            attempts=0,
         )
         await self._save(job, updated)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -34,34 +35,61 @@ FINISH_TIMEOUT_S = 20.0  # how long `finish` waits for a call that is in progres
 RETRY_AFTER_ERROR_S = 5.0  # wait after an edit that failed
 
 
+def join_texts(texts: Mapping[int, str]) -> str:
+    """Join what the agent said in the steps of a turn, as paragraphs."""
+    stripped = [texts[step].strip() for step in sorted(texts)]
+    return "\n\n".join(text for text in stripped if text and text != SILENT_ANSWER)
+
+
 class LiveAnswer:
-    """The answer that a session's model is generating, collected from live events."""
+    """What a session's model says in its turn, collected from live events: the answer that it is generating, and what
+    it said before tool calls."""
 
     def __init__(self) -> None:
         self.turn = self.step = 0
-        self.text = ""
         self.tool_name = ""  # the name of the running tool
-        self.has_gap = False  # events were missed: the text is unknown until the next step
+        self.has_gap = False  # events were missed: the step's text is unknown
         self.changed = asyncio.Event()
+        self._texts: dict[int, str] = {}  # by step
+
+    @property
+    def text(self) -> str:
+        last = self._texts.get(self.step, "").strip()
+        if SILENT_ANSWER.startswith(last[: len(SILENT_ANSWER)]):  # it may become the silent answer
+            return join_texts({step: text for step, text in self._texts.items() if step != self.step})
+        return join_texts(self._texts)
 
     def observe(self, event: Event) -> None:
-        if event.turn != self.turn or event.step > self.step:
-            self.turn, self.step, self.has_gap = event.turn, event.step, False
-            self.text = ""
+        if event.turn != self.turn:
+            self._begin_turn(event.turn)
+        if event.step > self.step:
+            self.step, self.has_gap = event.step, False
         match event:
             case TextDelta(text=text):
-                self.text += "" if self.has_gap else text
+                self._texts[self.step] = self._texts.get(self.step, "") + ("" if self.has_gap else text)
                 self.tool_name = ""
             case ToolCallReady(name=name):
                 self.tool_name = name
             case StepRestarted() | Judged(passed=False, last=False):  # another answer replaces this one
-                self.text, self.has_gap = "", False
+                self._texts[self.step], self.has_gap = "", False
             case _:
                 return
         self.changed.set()
 
+    def restore_text(self, turn: int, step: int, text: str) -> None:
+        """Add what was said in a step whose live events were not seen, from the journal."""
+        if turn > self.turn:
+            self._begin_turn(turn)
+        if turn == self.turn and step not in self._texts:
+            self._texts[step] = text
+            self.changed.set()
+
+    def _begin_turn(self, turn: int) -> None:
+        self.turn, self.step, self.has_gap = turn, 0, False
+        self._texts = {}
+
     def mark_gap(self) -> None:
-        self.text, self.has_gap = "", True
+        self._texts[self.step], self.has_gap = "", True
 
 
 class DraftMessageEditor:
@@ -110,6 +138,10 @@ class DraftMessageEditor:
         """The text that is posted; "" if no draft is."""
         return self._posted_text if self.delivery.ids else ""
 
+    def restore_text(self, step: int, text: str) -> None:
+        """Show also what was said in a step before this editor was started."""
+        self._live_answer.restore_text(self.delivery.turn, step, text)
+
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -143,15 +175,13 @@ class DraftMessageEditor:
         return max(min(times) - now, 0.05)
 
     def _current_text(self) -> str:
-        return self._live_answer.text.strip() if self._live_answer.turn == self.delivery.turn else ""
+        return self._live_answer.text if self._live_answer.turn == self.delivery.turn else ""
 
     def _should_update(self, now: float) -> bool:
         text = self._current_text()
         if text and self._first_text_at is None:
             self._first_text_at = now
         if self._is_hidden or self._is_finished or now < self._next_edit or not text or text == self._posted_text:
-            return False
-        if SILENT_ANSWER.startswith(text[: len(SILENT_ANSWER)]):  # it may become the silent answer
             return False
         is_first = not self.delivery.ids
         return (

@@ -36,9 +36,11 @@ from mainstay.gateway.channel_message_conversion import (
     to_platform_message,
     to_room_message,
 )
+from mainstay.gateway.command_target import AMBIGUOUS_TEXT, CONVERSATION_COMMANDS, find_command_session
+from mainstay.gateway.opened_threads import is_opened_thread
 from mainstay.gateway.room_routing import ChannelRooms
 from mainstay.gateway.session_answer_poster import approval_delivery_key, build_delivery_key
-from mainstay.gateway.slash_commands import CommandContext, parse_command, run_command, to_sentence
+from mainstay.gateway.slash_commands import CommandContext, SlashCommand, parse_command, run_command, to_sentence
 from mainstay.gateway.unknown_users import UnknownUserResponder
 from mainstay.gateway.workspace import Workspace
 from mainstay.operations.input_submission import accept_prompt, is_input_accepted, store_unaddressed
@@ -48,6 +50,7 @@ log = logging.getLogger("mainstay.channels")
 QUEUED_MAX = 20  # messages of one conversation that wait for their files and history
 RETRY_S = 1.0
 RETRY_MAX_S = 60.0
+EPHEMERAL_COMMANDS = ("stop", "steer")  # their confirmations concern their sender alone
 BUSY_REPLY = "I am busy: too many messages are waiting already. Try again later."
 
 AttachmentFolder = Callable[[str, str], str]  # workspace and session → folder for attachments
@@ -137,7 +140,8 @@ class InboundHandler:
         session = connected.workspace.current.build_session_key("", route.person.name, to_platform_message(message))
         info = await find_session_info(connected.workspace, session)
         queued = (route.workspace, session) in self._queues  # the session's first message waits for its files
-        if not (message.direct or message.mentioned or queued or is_in_followed_thread(message, info)):
+        is_followed = is_in_followed_thread(message, info) or await is_opened_thread(connected.workspace, message, info)
+        if not (message.direct or message.mentioned or queued or is_followed):
             await self._store_unaddressed(connected, message, id, route.person)
             return
         if await is_input_accepted(await connected.workspace.runtime(), session, id):
@@ -145,21 +149,34 @@ class InboundHandler:
         if (command := parse_command(message.text)) is not None:
             if await connected.channel_queue.find_delivery(_build_reply_key(connected, id)) is not None:
                 return
-            context = CommandContext(
-                connected.workspace,
-                route.person,
-                session,
-                id,
-                partial(self._find_hidden_reason, connected),
-                message.direct,
-            )
-            reply = await run_command(command, context)
+            reply = await self._run_command(connected, command, message, id, route.person, session)
             if reply is not None:
-                await self._post_reply(connected, message, id, reply)
+                ephemeral = command.name in EPHEMERAL_COMMANDS
+                await self._post_reply(connected, message, id, reply, ephemeral=ephemeral)
                 return
             message = msgspec.structs.replace(message, text=command.arguments)
         await self._accept_message(
             connected, PendingMessage(id=id, session=session, person=route.person.name, message=message)
+        )
+
+    async def _run_command(
+        self,
+        connected: ConnectedWorkspace,
+        command: SlashCommand,
+        message: IncomingMessage,
+        id: str,
+        person: Person,
+        session: str,
+    ) -> str | None:
+        """Run a command and return the reply; None: it is a prompt."""
+        if command.name in CONVERSATION_COMMANDS:
+            found = await find_command_session(connected.workspace, session, message, person.name)
+            if found is None:
+                return AMBIGUOUS_TEXT
+            session = found
+        find_hidden_reason = partial(self._find_hidden_reason, connected)
+        return await run_command(
+            command, CommandContext(connected.workspace, person, session, id, find_hidden_reason, message.direct)
         )
 
     async def _find_hidden_reason(self, connected: ConnectedWorkspace, approval: ApprovalAsked) -> str:

@@ -46,6 +46,7 @@ class ChannelRooms:
         # direct rooms that belong to another workspace than the channel
         self._direct_rooms: dict[tuple[str, str], str] = {}
         self._direct_room_aliases: dict[tuple[str, str], str] = {}  # channel and normalised id of those → their id
+        self._direct_people: dict[tuple[str, str], str] = {}  # room of direct messages → the person who writes there
         self._seen_rooms: dict[tuple[str, str], None] = {}  # rooms that messages came from
 
     def set_rules(self, name: str, rules: ChannelRoutingSettings) -> None:
@@ -91,7 +92,19 @@ class ChannelRooms:
             if workspace not in person.roles and person.roles:
                 workspace = next(iter(person.roles))
             self.assign_direct_room(address, workspace)
+        if message.direct:
+            self._remember_direct_person(address, person)
         return MessageRoute(workspace, person if person is not None and workspace in person.roles else None)
+
+    def _remember_direct_person(self, address: ChatAddress, person: Person | None) -> None:
+        self._direct_people.pop((address.channel, address.room), None)
+        if person is not None:
+            self._direct_people[address.channel, address.room] = person.name
+            _trim_oldest(self._direct_people)
+
+    def find_direct_person(self, address: ChatAddress) -> str:
+        """Return the name of the person whose direct messages a room has; "" if it is none, or had none yet."""
+        return self._direct_people.get((address.channel, address.room), "")
 
     def owns_all_channels(self, workspace: str) -> bool:
         """True if all channels belong to this workspace, apart from single rooms."""

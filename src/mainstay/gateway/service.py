@@ -35,6 +35,7 @@ from mainstay.core.asgi import ASGIApp
 from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.builtin_tool_table import runs_commands
 from mainstay.core.channels import ChannelQueue, ChatChannel
+from mainstay.core.chat_addresses import WEB_CHANNEL
 from mainstay.core.errors import ConfigError, MainstayError, WorkspaceUnknown
 from mainstay.core.health import HealthCheck, collect_health_checks
 from mainstay.core.supervision import list_task_failures, log_task_exception, start_supervised_task
@@ -45,6 +46,7 @@ from mainstay.gateway.health_monitor import HealthMonitor
 from mainstay.gateway.home_socket import serve_socket
 from mainstay.gateway.offline_home import create_people
 from mainstay.gateway.operation_gateway import OperationGateway
+from mainstay.gateway.person_contributor import PersonContributor
 from mainstay.gateway.prometheus_metrics import budget_gauges, build_metrics_page
 from mainstay.gateway.room_routing import ChannelRoutingSettings
 from mainstay.gateway.webhook_mounts import PathDispatcher, respond_unavailable
@@ -207,8 +209,12 @@ class GatewayService:
         shared = GatewayServices(
             outbox=_ChannelOutbox(self.channel_router, workspace) if has_channels else None,
             find_channel=self.channel_router.room_search_factory(workspace) if has_channels else lambda session: None,
-            contributors=(self.channel_router.channel_hints(workspace),) if has_channels else (),
+            contributors=(
+                PersonContributor(self.people, lambda address: self.channel_router.find_direct_person(address)),
+                *((self.channel_router.channel_hints(workspace),) if has_channels else ()),
+            ),
             is_guest=lambda person: self._is_guest(person, workspace),
+            can_read_all=lambda person, session: self._can_read_all(person, workspace, session),
             channel_threads=self.channel_router if has_channels else None,
             telemetry=self.telemetry,
             rate_limiters=self.rate_limiters,
@@ -227,6 +233,12 @@ class GatewayService:
         """True for a guest of the workspace, and for a person who has no role in it any more."""
         person = self.people.get_person(name)
         return person is None or person.roles.get(workspace, "guest") == "guest"
+
+    def _can_read_all(self, name: str, workspace: str, session: str) -> bool:
+        """True for an admin of the workspace, but not in a session of an API key without the right to see them all."""
+        person = self.people.get_person(name)
+        is_admin = person is not None and person.roles.get(workspace) == "admin"
+        return is_admin and not session.startswith(f"{WEB_CHANNEL}:")
 
     def _on_workspace_opened(self, workspace: Workspace) -> None:
         name = f"start of the triggers of workspace {workspace.name!r}"

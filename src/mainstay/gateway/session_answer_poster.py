@@ -17,6 +17,7 @@ from mainstay.core.events import (
     ApprovalAsked,
     Delivered,
     Event,
+    MessageAdded,
     Received,
     TurnEnded,
     TurnStarted,
@@ -145,6 +146,8 @@ class SessionAnswerPoster:
                 return await self._post_approval_request(event)
             case ApprovalAnswered():
                 await self._start_draft()
+            case MessageAdded(role="assistant", step=step) if self._draft is not None:
+                self._draft.restore_text(step, self._answer_builder.text)
             case TurnEnded():
                 await self._deliver_answer(event)
                 return True
@@ -170,6 +173,8 @@ class SessionAnswerPoster:
             delivery = await self._load_delivery(self._address)
             if delivery.state in ("pending", "sending") and not delivery.text:
                 self._draft = self._context.start_draft(delivery)
+                for step, text in self._answer_builder.texts.items() if self._draft is not None else ():
+                    self._draft.restore_text(step, text)
 
     async def _read_inputs(self, seqs: tuple[int, ...]) -> list[Received]:
         """Return the inputs of a turn, without those that were only overheard."""

@@ -19,15 +19,18 @@ from mainstay.operations.approvals import OWNER_ONLY, Approve, Deny, ListApprova
 from mainstay.operations.caller import Caller, NotAllowed, load_session_info
 from mainstay.operations.execute import authorise, execute
 from mainstay.operations.operation import Operation
+from mainstay.operations.sessions import ActivateSession, ClearProfile, GetProfile, PauseSession, SetProfile
 from mainstay.operations.turns import Abort, Steer, TextInput
 
 R = TypeVar("R")
-COMMAND_NAMES = ("stop", "steer", "status", "new", "approve", "deny", "help")
+COMMAND_NAMES = ("stop", "steer", "status", "pause", "resume", "profile", "new", "approve", "deny", "help")
 REASON_CHARS_MAX = 500
 HELP_TEXT = """\
 `/stop` stops the running turn.
 `/steer TEXT` adds a message to the running turn.
 `/status` shows what the agent is doing.
+`/pause` and `/resume`: messages wait in between.
+`/profile [KEY=VALUE | clear]`, in a direct message, shows or changes what the agent knows about you there.
 `/approve [ID] [always]` and `/deny [ID] [reason]` answer an approval request.
 `/new` says how to start a new conversation.
 `/help` shows this list.
@@ -76,6 +79,10 @@ async def run_command(command: SlashCommand, context: CommandContext) -> str | N
             return await _run_steer(command.arguments, context)
         case "status":
             return await _format_status(context)
+        case "pause" | "resume":
+            return await _run_pause(command.name, context)
+        case "profile":
+            return await _run_profile(command.arguments, context)
         case "approve" | "deny":
             return await _answer_approval(command, context)
         case "new":
@@ -115,6 +122,36 @@ async def _run_steer(text: str, context: CommandContext) -> str | None:
     return "Steering…"
 
 
+async def _run_pause(name: str, context: CommandContext) -> str:
+    request = PauseSession if name == "pause" else ActivateSession
+    info = await _find_session_info(context)
+    if info is None or info.status == "archived":
+        return "There is no conversation here that can be paused."
+    try:
+        await _execute(context, request(session=context.session))
+    except MainstayError as error:
+        return to_sentence(error)
+    return "Paused. Messages wait until `/resume`." if name == "pause" else "Resumed."
+
+
+async def _run_profile(arguments: str, context: CommandContext) -> str:
+    if not context.direct:
+        return "Send this command in a direct message: several people write here."
+    name, separator, value = arguments.partition("=")
+    try:
+        if arguments == "clear":
+            await _execute(context, ClearProfile(session=context.session))
+        elif separator:
+            await _execute(context, SetProfile(session=context.session, fields={name.strip(): value.strip()}))
+        elif arguments:
+            return "Write `/profile city=Lisbon`; `/profile city=` removes a field."
+        fields = (await _execute(context, GetProfile(session=context.session))).fields
+    except MainstayError as error:
+        return to_sentence(error)
+    lines = [f"{one_line(name)}: {one_line(value)}" for name, value in sorted(fields.items())]
+    return "\n".join(lines) or "The profile is empty. `/profile city=Lisbon` adds a field."
+
+
 async def _format_status(context: CommandContext) -> str:
     info = await _find_session_info(context)
     if info is None or info.status == "deleted":
@@ -122,7 +159,7 @@ async def _format_status(context: CommandContext) -> str:
     if info.approval is not None:
         return f"Waiting for an approval ({info.approval.id}): {one_line(info.approval.name)}."
     activity = "Working." if info.unfinished else "Nothing is running."
-    archived = " This conversation is archived." if info.status == "archived" else ""
+    archived = f" This conversation is {info.status}." if info.status in ("archived", "paused") else ""
     turns = "1 turn" if info.turns == 1 else f"{info.turns} turns"
     model = info.model or context.workspace.current.services.provider_for("").model().name
     return f"{activity}{archived} {turns} so far; the model is {model}."

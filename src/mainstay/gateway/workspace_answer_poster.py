@@ -18,6 +18,7 @@ from mainstay.core.ports import Clock, SessionInfo
 from mainstay.core.supervision import start_supervised_task
 from mainstay.gateway.delivery import Deliverer
 from mainstay.gateway.draft_message import DraftMessageEditor, LiveAnswer
+from mainstay.gateway.opened_threads import record_opening
 from mainstay.gateway.room_routing import ChannelRooms
 from mainstay.gateway.session_answer_poster import (
     DELIVER_WITHIN_MS,
@@ -292,6 +293,8 @@ class WorkspaceAnswerPoster:
         """Write the receipt of a finished delivery into its session's journal."""
         if not delivery.session:
             return
+        if delivery.opened and not delivery.turn and delivery.ids and delivery.text:
+            await record_opening(self._workspace, delivery)
         if delivery.turn and (await load_session_info(self._workspace, delivery.session)).delivered >= delivery.turn:
             return
         state = delivery.state

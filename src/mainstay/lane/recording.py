@@ -74,6 +74,7 @@ class Recording:
         self.control = TurnControl()
         self.started = {r.event.call_id for r in records if isinstance(r.event, ToolStarted)}
         self.results = {r.event.result.call_id: r.event for r in records if isinstance(r.event, ToolFinished)}
+        self.concurrent = _find_concurrent_calls(records)
 
     def peek(self) -> Event | None:
         """Return the next event that the runtime produced, None at the end; external events before it are applied."""
@@ -189,6 +190,22 @@ class Recording:
     def build_difference(self, deviation: str) -> ReplayDiffers:
         record = self._records[self.position]
         return ReplayDiffers(f"record {record.seq} is {encode_event(record.event).decode()}, but {deviation}")
+
+
+def _find_concurrent_calls(records: Sequence[Record]) -> set[str]:
+    """Return the ids of calls that ran beside others: one of these was recorded as started before the other's result,
+    although results are recorded in the order of the calls."""
+    found: set[str] = set()
+    running: set[str] = set()
+    for record in records:
+        match record.event:
+            case ToolStarted(call_id=id):
+                running.add(id)
+            case ToolFinished(result=ToolResult(call_id=id)):
+                running.discard(id)
+                if running:
+                    found |= {id, *running}
+    return found
 
 
 def _copy_charges(event: Event, recorded: Event) -> Event:

@@ -265,9 +265,10 @@ class ReplayTools:
     def prepare(self, call: ToolCall) -> PreparedCall | ToolResult:
         if call.id not in self._recording.results and call.id not in self._recording.started:
             raise RecordedCrash if self._recording.peek() is not None else RecordingEnded
-        if call.id in self._recording.started:
-            return PreparedCall(_recorded_tool, None)
-        return self._recorded_result(call)
+        is_started = call.id in self._recording.started
+        if call.id in self._recording.concurrent:
+            return PreparedCall(_concurrent_tool if is_started else _concurrent_pure_tool, None)
+        return PreparedCall(_recorded_tool, None) if is_started else self._recorded_result(call)
 
     async def execute(
         self,
@@ -310,6 +311,7 @@ class _RecordedTool:
     untrusted = False
     sink: bool | tuple[str, ...] = False
     capabilities: tuple[str, ...] = ()
+    parallel = False
 
     def parse(self, input: str) -> None: ...
 
@@ -320,7 +322,17 @@ class _RecordedTool:
         raise AssertionError("a recorded call is answered from the recording")
 
 
-_recorded_tool = _RecordedTool()
+class _ConcurrentTool(_RecordedTool):
+    """A tool whose calls run beside each other."""
+
+    parallel = True
+
+
+class _ConcurrentPureTool(_ConcurrentTool):
+    effect: Effect = "pure"
+
+
+_recorded_tool, _concurrent_tool, _concurrent_pure_tool = _RecordedTool(), _ConcurrentTool(), _ConcurrentPureTool()
 
 
 class _ReplayModelInfo(ModelInfo, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from mainstay.core.budget_ports import TurnBudget
 from mainstay.core.budget_reservation_ids import FOLD_ID_PREFIX, settle_lost
 from mainstay.core.errors import HomeUnusable, MainstayError, ProviderBroken, StoreError
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.session import Session
@@ -65,8 +66,10 @@ async def _run_attempt(
             await services.check_turn_allowed(session.key)
         provider = services.provider_for(session.model)
         context_compiler = context_compiler.bind_session(writer, provider.model(), control)
-        if services.budget_manager is not None:
-            turn_budget = await services.budget_manager.open_turn_budget(session)
+        if (manager := services.budget_manager) is not None and (
+            manager.limits_every_session or session.budget != NO_SESSION_BUDGET or session.spawned is not None
+        ):
+            turn_budget = await manager.open_turn_budget(session)
         settle_lost_reservations(writer, context_compiler)
         judges = services.judges if session.spawned is None else None  # a sub-agent's answer is judged by its parent
         dependencies = TurnDependencies(

@@ -108,7 +108,7 @@ class MemoryContributor:
     def turn_notes(self, session: str, prompt: str) -> tuple[Text, ...]:
         if not len(self.workflows):
             return ()
-        workflow = self.workflows.match(prompt)
+        workflow = self.workflows.match(prompt, session)
         return () if workflow is None else (Text(render_workflow(workflow), origin=CONTEXT_ORIGIN),)
 
     def _render_guidance(self, prompt: PromptTemplate, session: str) -> str:

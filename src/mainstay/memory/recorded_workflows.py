@@ -18,9 +18,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from mainstay.core.chat_addresses import PERSONAL_CHANNELS, WEB_CHANNEL, ChatAddress
 from mainstay.core.events import Event, Forked, MessageAdded, Received, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
-from mainstay.core.memory_tiers import Memory, combine_origins, is_untrusted, message_id
+from mainstay.core.memory_tiers import Memory, combine_origins, is_untrusted, message_id, parse_message_id
 from mainstay.core.messages import AnyPart, Text, ToolCall, parts_text
 from mainstay.core.outcome import Answered
 from mainstay.core.stemming import stem_words
@@ -173,18 +174,29 @@ def argument_types(input: str) -> dict[str, str]:
 
 
 # words of the request, then tool and argument names of each step
-WorkflowKey = tuple[frozenset[str] | tuple[str, ...], ...]
+WorkflowKey = tuple[frozenset[str] | tuple[str, ...] | str, ...]
 
 
 class _IndexedWorkflow:
-    """An indexed workflow and its stems."""
+    """An indexed workflow and its stems. `owner` is the prefix of the private sessions that it is recalled in; "" for
+    one of the workspace."""
 
-    __slots__ = ("key", "memory", "stems")
+    __slots__ = ("key", "memory", "owner", "stems")
 
-    def __init__(self, memory: Memory, key: WorkflowKey, stems: frozenset[str]) -> None:
+    def __init__(self, memory: Memory, key: WorkflowKey, stems: frozenset[str], owner: str = "") -> None:
         self.memory = memory
         self.key = key
         self.stems = stems
+        self.owner = owner
+
+
+def _private_prefix(source: str) -> str:
+    """Return the prefix that the private sessions of a person share, if the message `source` is in one of them."""
+    position = parse_message_id(source)
+    address = ChatAddress.parse(position[0]) if position is not None else None
+    if position is None or address is None or address.channel not in PERSONAL_CHANNELS:
+        return ""
+    return f"{ChatAddress(address.channel, address.room)}:" if address.channel == WEB_CHANNEL else position[0]
 
 
 class WorkflowIndex:
@@ -223,13 +235,14 @@ class WorkflowIndex:
         if workflow is None or len(words) < 2:
             return
         self.remove([memory.id])
-        key: WorkflowKey = (words, *((step.tool, *sorted(step.arguments)) for step in workflow.steps))
+        owner = _private_prefix(memory.source)
+        key: WorkflowKey = (words, owner, *((step.tool, *sorted(step.arguments)) for step in workflow.steps))
         duplicate = self._by_key.get(key)
         if duplicate is not None:
             if self._entries[duplicate].memory.at > memory.at:
                 return
             self.remove([duplicate])
-        self._entries[memory.id] = _IndexedWorkflow(memory, key, words)
+        self._entries[memory.id] = _IndexedWorkflow(memory, key, words, owner)
         self._by_key[key] = memory.id
         for word in words:
             self._postings.setdefault(word, {})[memory.id] = None
@@ -250,8 +263,9 @@ class WorkflowIndex:
                     del self._postings[word]
             self._weights.clear()
 
-    def match(self, prompt: str) -> Memory | None:
-        """Return the workflow with the most similar request, or None if none is similar enough."""
+    def match(self, prompt: str, session: str = "") -> Memory | None:
+        """Return the workflow with the most similar request, or None if none is similar enough. It contains the words
+        of a person: one of a private session is for that person's private sessions alone."""
         if not self._entries:
             return None
         words = frozenset(stem_words(prompt))
@@ -265,7 +279,7 @@ class WorkflowIndex:
         for id in self._candidates(shared):
             entry = self._entries[id]
             common = words & entry.stems
-            if len(common) < 2:
+            if len(common) < 2 or (entry.owner and not session.startswith(entry.owner)):
                 continue
             dot = sum(self._weight(word) ** 2 for word in common)
             score = dot / math.sqrt(norm * sum(self._weight(word) ** 2 for word in entry.stems))

@@ -1,5 +1,5 @@
-"""Limits what memory shows to a person: memory belongs to the workspace, a secret in it to one person, and a guest sees
-only what was said in their own sessions."""
+"""Limits what memory shows to a person: only an admin of the workspace reads what comes from sessions of other people,
+and that without secrets. Everybody else reads what comes from their own sessions, as over the API."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ ReadPage = Callable[[int, int], Awaitable[MemoryPage]]  # takes offset and limit
 
 
 class SecretHiding:
-    """Hides secrets in items of other people's sessions, and from guests these items. `redact` removes secrets from a
-    text; `is_guest` is True for a person who is a guest of the workspace."""
+    """Hides secrets in items of other people's sessions, and from all but admins these items. `redact` removes secrets
+    from a text; `can_read_all` takes a person and the session that reads, and is True for an admin of the workspace."""
 
     def __init__(self, store: Store) -> None:
         self.redact: Callable[[str], str] = str
-        self.is_guest: Callable[[str], bool] = lambda person: False
+        self.can_read_all: Callable[[str, str], bool] = lambda person, session: True
         self._store = store
+
+    def is_limited(self, person: str, session: str) -> bool:
+        """Return whether this person, in this session, reads only what comes from their own sessions."""
+        return bool(person) and not self.can_read_all(person, session)
 
     async def is_own(self, session: str, person: str, current_session: str = "") -> bool:
         """Return True if the session is this person's, or the one that reads. An item of no session is the owner's."""
@@ -37,7 +41,7 @@ class SecretHiding:
         return info is not None and info.person == person
 
     async def hide(self, items: Sequence[ItemT], person: str, current_session: str = "") -> list[ItemT]:
-        if person and self.is_guest(person):
+        if self.is_limited(person, current_session):
             return [item for item in items if await self.is_own(item.session, person, current_session)]
         return [
             item

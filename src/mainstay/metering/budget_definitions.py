@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
+from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR, to_nanodollars
 from mainstay.core.ledger_entries import HOUR_MS
 from mainstay.core.ledger_entries import BudgetKind as BudgetKind
 from mainstay.core.ledger_entries import BudgetPeriod as BudgetPeriod
 from mainstay.core.ledger_entries import BudgetScope as BudgetScope
+from mainstay.core.limits import SessionBudget
 
 PERIODS: tuple[BudgetPeriod, ...] = ("hour", "day", "month")
 _PERIOD_SUFFIXES = {"": "", "hour": " an hour", "day": " a day", "month": " a month"}
@@ -40,6 +42,19 @@ class WorkspaceBudgets(msgspec.Struct, frozen=True):
 
     def for_scopes(self, *scopes: BudgetScope) -> tuple[SpendingBudget, ...]:
         return tuple(budget for budget in self.all if budget.scope in scopes)
+
+
+def session_budgets(configured: Sequence[SpendingBudget], own: SessionBudget) -> tuple[SpendingBudget, ...]:
+    """Return the budgets of one session: its own, and the configured ones of kinds that its own does not name."""
+    money = to_nanodollars(own.money) if own.money is not None else None
+    limits: tuple[tuple[BudgetKind, int | None], ...] = (
+        ("money", money),
+        ("tokens", own.tokens),
+        ("calls", own.tool_calls),
+    )
+    named = [SpendingBudget("session", "", kind, limit) for kind, limit in limits if limit is not None]
+    kinds = {budget.kind for budget in named}
+    return (*named, *(budget for budget in configured if budget.kind not in kinds))
 
 
 # --- time ----------------------------------------------------------------------------------------

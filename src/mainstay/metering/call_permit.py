@@ -24,11 +24,12 @@ class PermitIssuer(Protocol):
     provider_name: str
     clock: Clock
     typical_output_tokens: float  # tokens of an answer
+    backing_off: dict[int, CallPermit]  # by number: calls that wait for a time that is only a guess
 
     def try_admit(self, permit: CallPermit, now: float) -> bool: ...
     def enqueue(self, permit: CallPermit, now: float) -> None: ...
     def record_accepted(self, permit: CallPermit, status: RateLimitStatus) -> None: ...
-    def record_refused(self, permit: CallPermit, error: ProviderError) -> bool: ...
+    def record_refused(self, permit: CallPermit, error: ProviderError, backoff_s: float) -> bool: ...
     def release(self, permit: CallPermit) -> None: ...
 
 
@@ -42,16 +43,20 @@ class CallPermit:
         "_options",
         "_prompt_tokens",
         "answered_at_refusal",
+        "backed_off_s",
         "created_at",
         "deadline",
+        "is_backing_off",
         "is_limit_test",
         "is_queued",
         "marks",
+        "may_test",
         "not_before",
         "notified_until",
         "number",
         "on_wait",
         "refusals",
+        "refused_requests",
         "requested_at",
         "send_number",
         "sent_at",
@@ -73,11 +78,15 @@ class CallPermit:
         self.deadline = self.created_at + patience_s
         self.notified_until = 0.0
         self.is_queued = False
+        self.is_backing_off = False  # waits for a time that is only guessed
         self.is_limit_test = False  # sent to test whether reported quotas are true
         self.send_number = 0
         self.sent_at = 0.0
         self.not_before = 0.0  # Retry-After of this call alone
-        self.refusals = 0
+        self.refusals = 0  # without those of limit tests, which were expected
+        self.refused_requests = 0  # all of them
+        self.backed_off_s = 0.0  # waits after refusals without a hint, together
+        self.may_test = True  # may be sent although it will probably be refused
         self.answered_at_refusal = 0  # responses the limiter had counted at its last refusal
         self.marks: dict[str, float] = {}
 
@@ -88,7 +97,7 @@ class CallPermit:
         if (wait_s := self.not_before - now) > 0:
             if self.on_wait is not None and wait_s >= NOTIFY_AFTER_S:
                 self.notify_waiting(f"{self._limiter.provider_name} asks to slow down", wait_s, now)
-            await clock.sleep(wait_s)
+            await self._wait_alone(wait_s)
             now = clock.monotonic()
         if self._limiter.try_admit(self, now):
             return
@@ -103,9 +112,41 @@ class CallPermit:
     def record_accepted(self, status: RateLimitStatus) -> None:
         self._limiter.record_accepted(self, status)
 
-    def record_refused(self, error: ProviderError) -> bool:
-        """Record a refusal; return False if a retry is useless. Raises ContextTooLong if the call never fits."""
-        return self._limiter.record_refused(self, error)
+    def record_refused(self, error: ProviderError, backoff_s: float = 0.0) -> bool:
+        """Record a refusal; return False if a retry is useless. Raises ContextTooLong if the call never fits.
+
+        `backoff_s` is how long the call waits if neither the provider nor the rate limiter knows a time.
+        """
+        self.refused_requests += 1
+        return self._limiter.record_refused(self, error, backoff_s)
+
+    async def _wait_alone(self, seconds: float) -> None:
+        """Wait outside of the queue; a wait whose length is only a guess ends with `end_backoff`."""
+        if not self.is_backing_off:
+            await self._limiter.clock.sleep(seconds)
+            return
+        loop = asyncio.get_running_loop()
+        self._future = loop.create_future()
+        timer = loop.call_later(seconds, self.wake)
+        self._limiter.backing_off[self.number] = self
+        try:
+            await self._future
+        finally:
+            timer.cancel()
+            del self._limiter.backing_off[self.number]
+            self.is_backing_off = False
+
+    def end_backoff(self) -> None:
+        """End the wait after a refusal without a hint: another call was answered."""
+        self.not_before = 0.0
+        self.wake()
+
+    def back_off(self, now: float, asked_s: float, backoff_s: float) -> None:
+        """Let this call wait for `backoff_s` if the provider asked for no time; an answer to another ends the wait."""
+        if not asked_s and backoff_s:
+            self.backed_off_s += backoff_s
+            self.is_backing_off = True
+            self.not_before = max(self.not_before, now + backoff_s)
 
     def learn_output_tokens(self, tokens: int) -> None:
         """Update the account's typical answer length."""

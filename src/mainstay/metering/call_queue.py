@@ -64,8 +64,13 @@ class CallQueue(Generic[W]):
         return starting if waited_long and self._passed >= STARTING_SHARE - 1 else finishing
 
     def pop_next(self, call: W) -> None:
-        """Remove `call`, which `peek_next` returned."""
-        heapq.heappop(self._starting if call.starts_turn else self._finishing)
+        """Remove `call`, which is sent now: mostly the one that `peek_next` returned."""
+        heap = self._starting if call.starts_turn else self._finishing
+        if heap[0][1] is call:
+            heapq.heappop(heap)
+        else:
+            heap.remove((call.number, call))
+            heapq.heapify(heap)
         self._passed = 0 if call.starts_turn else self._passed + 1
         self.remove(call)
 

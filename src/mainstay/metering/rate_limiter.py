@@ -2,7 +2,7 @@
 
 Calls are admitted by the quota that the provider's headers report (`reported_limits`); without headers, or if it
 refuses nevertheless, by the rate that it was observed to sustain (`adaptive_rate`). Other calls wait in a queue
-(`call_queue`). A refusal (429, 529) is no error: the call keeps its place and is sent again when there is capacity.
+(`call_queue`). A refused call (429, 529) keeps its place and is sent again when there is capacity.
 Everything runs in one event loop, and only `CallPermit.acquire` ever waits.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from mainstay.core.errors import ContextTooLong, ProviderError, RateLimited
 from mainstay.core.ports import Clock, Context, Options
 from mainstay.core.rate_limits import RateLimitStatus
-from mainstay.metering.adaptive_rate import AdaptiveRate
+from mainstay.metering.adaptive_rate import RATE_MIN, AdaptiveRate
 from mainstay.metering.call_permit import NOTIFY_AFTER_S, POLL_S, CallPermit
 from mainstay.metering.call_queue import CallQueue
 from mainstay.metering.quota_estimator import ReportedLimits
@@ -36,6 +36,7 @@ PROBE_S, PROBE_MAX_S = 2.0, 60.0
 REPEATED_REFUSALS = 4  # of one call: from then on it yields to others, and waits alone if they are answered
 REPEATED_WAIT_S, REPEATED_WAIT_MAX_S = 2.0, 60.0
 PAUSE_MAX_S = 60.0  # if the provider asks for more, one call a minute probes it
+QUIET_CALLS, QUIET_MAX_S = 3.0, 10.0  # calls that are not sent before one that has used up half of its retries
 SCATTERED_WAIT_S = 0.05  # of a call after its first refusal, if our load did not cause that
 UNCONFIRMED_PAUSE_S = 1.0  # instead of a longer pause that only one refusal asked for
 BLOCKED_MAX_S = 31 * 86400.0
@@ -74,6 +75,7 @@ class RateLimiter:
         self.typical_output_tokens = OUTPUT_TOKENS_START
         self._permit_numbers = count(1)
         self._sent_count = 0
+        self._sent_at = 0.0  # of the last call
         self._unanswered: dict[int, CallPermit] = {}  # by send number, in order
         self._window = WINDOW
         self._widened_at = 0.0
@@ -88,6 +90,7 @@ class RateLimiter:
         self._probes = 0  # calls sent in the streak since the last refusal
         self._probe_at = 0.0
         self._answered_count = 0  # responses so far
+        self.backing_off: dict[int, CallPermit] = {}  # by number: calls that wait for a time that is only guessed
         self._timer: asyncio.TimerHandle | None = None
         self._notify_timer: asyncio.TimerHandle | None = None
         self._admitted = self._refused = 0
@@ -151,6 +154,7 @@ class RateLimiter:
 
     def _mark_sent(self, permit: CallPermit, now: float) -> None:
         self._sent_count += 1
+        self._sent_at = now
         permit.send_number = self._sent_count
         permit.sent_at = now
         self._unanswered[permit.send_number] = permit
@@ -179,7 +183,7 @@ class RateLimiter:
             return
         now = self.clock.monotonic()
         self.rate.expire(now)
-        while (permit := self.queue.peek_next(now)) is not None:
+        while (permit := self._peek_next(now)) is not None:
             wait_s = self._wait_s(permit, now)
             if wait_s > 0:
                 loop = asyncio.get_running_loop()
@@ -189,11 +193,20 @@ class RateLimiter:
             self._mark_sent(permit, now)
             permit.wake()
 
+    def _peek_next(self, now: float) -> CallPermit | None:
+        """Return the call to send next; while the provider asks for no calls, one that may be refused once more."""
+        permit = self.queue.peek_next(now)
+        if permit is None or permit.may_test or now >= self._blocked_until:
+            return permit
+        return next((call for call in self.queue.list_in_order() if call.may_test), permit)
+
     def _wait_s(self, permit: CallPermit, now: float) -> float:
         """Return for how many seconds the call must wait, as far as known; 0: it may be sent."""
         permit.is_limit_test = False
         if now < self._paused_until:
             return self._paused_until - now
+        if not permit.may_test and (wait_s := self._quiet_wait_s(now)) > 0:
+            return wait_s
         if (self._streak or now < self._blocked_until) and (wait_s := self._probe_wait_s(now)) > 0:
             return wait_s
         first = self._unanswered.get(self._first_sent) if not self._has_answer_since else None
@@ -206,8 +219,10 @@ class RateLimiter:
             self.rate.increase(now, self._refusals.refused_share(self._sent_count))
             return wait_s
         if self.reported_limits and (wait_s := self.reported_limits.wait_s(permit.weigh, now)) > 0:
-            permit.is_limit_test = now - permit.created_at >= POLL_S and self.reported_limits.should_test(
-                permit.weigh, now
+            permit.is_limit_test = (
+                permit.may_test
+                and now - permit.created_at >= POLL_S
+                and self.reported_limits.should_test(permit.weigh, now)
             )
             return (
                 0.0
@@ -215,6 +230,14 @@ class RateLimiter:
                 else max(min(wait_s, self.reported_limits.until_test_s(now) or wait_s), 0.001)
             )
         return 0.0
+
+    def _quiet_wait_s(self, now: float) -> float:
+        """Return how long to wait with a call that must not be refused again, while no other call is sent: for as long
+        as the provider asked, and until there is capacity for more than this call."""
+        if now < self._blocked_until:
+            return self._blocked_until - now
+        rate = self.rate.rate or self.rate.meter.rate(now, 0.0)
+        return self._sent_at + min(QUIET_CALLS / max(rate, RATE_MIN), QUIET_MAX_S) - now
 
     def _probe_wait_s(self, now: float) -> float:
         """Return how long to wait for the probe of a refusal streak; bounded, because a probe may hang."""
@@ -246,6 +269,9 @@ class RateLimiter:
         self.rate.record_answer(now)
         self._unforeseen = max(0.0, self._unforeseen - UNFORESEEN_DECAY)
         if permit.sent_at > self._slowed_at:
+            if self._streak:  # the provider answers again: what the others wait for is over
+                for waiting in self.backing_off.values():
+                    waiting.end_backoff()
             self._has_answer_since = True
             self._streak = self._probes = 0
             self._paused_until = self._blocked_until = 0.0
@@ -257,8 +283,10 @@ class RateLimiter:
         if self.queue:
             self.dispatch()
 
-    def record_refused(self, permit: CallPermit, error: ProviderError) -> bool:
+    def record_refused(self, permit: CallPermit, error: ProviderError, backoff_s: float = 0.0) -> bool:
         """Record a refusal (429, 529); return False if the call should not be sent again.
+
+        Without a hint, and unless the reported quota says when there is capacity, the call waits for `backoff_s`.
 
         Raises ContextTooLong if the call is larger than the account's whole limit.
         """
@@ -296,13 +324,18 @@ class RateLimiter:
             permit.not_before = max(permit.not_before, now + asked_s)
         elif permit.sent_at <= self._slowed_at:  # sent before the last slow-down, which accounts for it
             self._pause(now, asked_s)
+            permit.back_off(now, asked_s, backoff_s)
         elif self._is_in_streak(permit):
             self._slow_down(now, asked_s, in_streak=True)
+            permit.back_off(now, asked_s, backoff_s)
         elif self._refusals.record_refusal(permit.send_number, now) or (permit.refusals > 1 and not others):
             self._slow_down(now, asked_s, in_streak=False)
-        else:  # not caused by our load: only this call waits, and the first time not for long, as others are accepted
-            own_s = min(max(BACKOFF_S * permit.refusals, asked_s), PAUSE_MAX_S)
-            permit.not_before = now + (own_s if permit.refusals > 1 else SCATTERED_WAIT_S)
+            permit.back_off(now, asked_s, backoff_s)
+        elif permit.refusals > 1:  # not caused by our load: only this call waits
+            permit.not_before = now + min(max(BACKOFF_S * permit.refusals, asked_s), PAUSE_MAX_S)
+            permit.back_off(now, asked_s, backoff_s)
+        else:  # and the first time not for long, as others are accepted
+            permit.not_before = now + SCATTERED_WAIT_S
         if is_repeated and self.queue:  # another call is tried before this one is sent again
             permit.not_before = max(permit.not_before, self._paused_until + FIRST_CALL_S)
         self.dispatch()

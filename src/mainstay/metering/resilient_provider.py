@@ -111,10 +111,9 @@ class ResilientProvider:
                     if attempt.has_output or isinstance(error, RequestRefused):
                         raise
                     if permit is not None and _is_out_of_capacity(error):
-                        if permit.record_refused(error):
+                        if self._record_refused(permit, error):
                             continue
-                        error.retryable = False  # it would take longer than the call may wait
-                        name_pause(error)
+                        error.retryable = False
                     if index < last and _should_fail_over(error):
                         earlier += f"; before that, {error}"
                         break
@@ -134,6 +133,23 @@ class ResilientProvider:
                     raise self._describe_bug(index, error) from error
                 finally:
                     await attempt.close()
+
+    def _record_refused(self, permit: CallPermit, error: ProviderError) -> bool:
+        """Record a 429 or 529; return True if the call goes back into the rate limiter's queue."""
+        limits, refused = self._limits, permit.refused_requests + 1
+        if 2 * refused > limits.retries_max:  # half of them are used up: from now on it goes before new turns
+            permit.may_test = permit.starts_turn = False
+        backoff_s = compute_delay_s(
+            limits, attempt=refused, retry_after_s=None, waited_s=permit.backed_off_s, chance=self._ids.random()
+        )
+        may_wait = permit.record_refused(error, backoff_s or 0.0)
+        if may_wait and backoff_s is not None:
+            return True
+        if not may_wait:  # it would take longer than the call may wait
+            name_pause(error)
+        elif refused > 1:
+            error.args = (f"{error}; this call was refused {refused} times",)
+        return False
 
     def _describe_bug(self, index: int, error: Exception) -> ProviderBroken:
         limiter, model = self._limiters[index], self._providers[index].model().name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,11 +17,19 @@ from mainstay.core.budget_reservation_ids import to_nanodollars
 from mainstay.core.events import Reserved
 from mainstay.core.input_envelope import sender_person
 from mainstay.core.ledger_entries import BUDGET_SCOPES, BudgetScope
+from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.messages import Usage
 from mainstay.core.ports import Store
 from mainstay.core.session import Session
 from mainstay.core.usage_bounds import bound_charge
-from mainstay.metering.budget_definitions import WorkspaceBudgets, describe_warning, hour_at, period_start_hour
+from mainstay.metering.budget_definitions import (
+    SpendingBudget,
+    WorkspaceBudgets,
+    describe_warning,
+    hour_at,
+    period_start_hour,
+    session_budgets,
+)
 from mainstay.metering.budget_ledger import BudgetLedger, build_exhausted_error, describe_blocker
 from mainstay.metering.spending_counters import (
     AppliedBudget,
@@ -45,6 +53,7 @@ class SessionAccount(msgspec.Struct):
     session: SpendingCounter
     turn: SpendingCounter
     turn_number: int
+    session_budgets: tuple[SpendingBudget, ...] = ()  # that apply to the session
     open_budgets: int = 0  # turn budgets that are open
 
 
@@ -58,6 +67,8 @@ class ChargedCounters(msgspec.Struct, frozen=True):
 
 class WorkspaceBudgetManager:
     """Implements `BudgetManager` for one workspace."""
+
+    limits_every_session = True
 
     def __init__(self, ledger: BudgetLedger, budgets: WorkspaceBudgets, store: Store, workspace: str) -> None:
         self.ledger = ledger
@@ -108,19 +119,28 @@ class WorkspaceBudgetManager:
         self, root: Session, session_totals: SpendingTotals, turn_totals: SpendingTotals
     ) -> SessionAccount:
         number = root.open_turn.turn if root.open_turn is not None else 0
+        turn_budgets, budgets = self._budgets_by_scope["turn"], self._budgets_by_scope["session"]
+        if root.budget != NO_SESSION_BUDGET:
+            budgets = session_budgets(budgets, root.budget)
         account = self._accounts.get(root.key)
         if account is None:
             account = self._accounts[root.key] = SessionAccount(
-                self._create_counter("session", session_totals), self._create_counter("turn", turn_totals), number
+                self._create_counter("session", session_totals, budgets),
+                self._create_counter("turn", turn_totals, turn_budgets),
+                number,
+                budgets,
             )
         elif number and number != account.turn_number:  # a fold of an earlier turn still holds the account
-            account.turn, account.turn_number = self._create_counter("turn", turn_totals), number
+            account.turn, account.turn_number = self._create_counter("turn", turn_totals, turn_budgets), number
+            account.session_budgets = budgets
         return account
 
-    def _create_counter(self, scope: BudgetScope, totals: SpendingTotals) -> SpendingCounter:
+    def _create_counter(
+        self, scope: BudgetScope, totals: SpendingTotals, budgets: Sequence[SpendingBudget]
+    ) -> SpendingCounter:
         counter = SpendingCounter(scope)
         counter.add(hour_at(self.ledger.now_ms()), totals.money, totals.tokens, totals.calls)
-        for budget in self._budgets_by_scope[scope]:
+        for budget in budgets:
             if totals.amount_of(budget.kind) >= self.budgets.warn_at * budget.limit:
                 counter.warned[budget] = 0  # the warning was given in an earlier turn
         return counter
@@ -187,25 +207,27 @@ class WorkspaceBudgetManager:
     def build_payers(self, account: SessionAccount, person: str) -> ChargedCounters:
         shared = self._shared_payers.get(person)
         if shared is None:
+            counters = (self.ledger.get_counter("person", person), *self._shared_counters)
             shared = self._shared_payers[person] = self._apply_budgets(
-                (self.ledger.get_counter("person", person), *self._shared_counters)
+                [(counter, self._budgets_by_scope[counter.scope]) for counter in counters]
             )
-        session_totals = self._apply_budgets((account.turn, account.session))
+        turn_budgets = self._budgets_by_scope["turn"]
+        session_totals = self._apply_budgets([(account.turn, turn_budgets), (account.session, account.session_budgets)])
         return ChargedCounters(
             session_totals.counters + shared.counters,
             session_totals.model_budgets + shared.model_budgets,
             session_totals.tool_budgets + shared.tool_budgets,
         )
 
-    def _apply_budgets(self, counters: tuple[SpendingCounter, ...]) -> ChargedCounters:
+    def _apply_budgets(self, limited: Sequence[tuple[SpendingCounter, Sequence[SpendingBudget]]]) -> ChargedCounters:
         model_budgets: list[AppliedBudget] = []
         tool_budgets: list[AppliedBudget] = []
-        for counter in counters:
-            for budget in self._budgets_by_scope[counter.scope]:
+        for counter, budgets in limited:
+            for budget in budgets:
                 (tool_budgets if budget.kind == "calls" else model_budgets).append(
                     AppliedBudget(budget, counter, self.budgets.warn_at)
                 )
-        return ChargedCounters(counters, tuple(model_budgets), tuple(tool_budgets))
+        return ChargedCounters(tuple(counter for counter, _ in limited), tuple(model_budgets), tuple(tool_budgets))
 
 
 class LedgerTurnBudget:

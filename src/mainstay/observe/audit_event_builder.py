@@ -296,13 +296,15 @@ class _AuditEventBuilder:
 
     def _audit_settings(self, record: Record, event: SessionChanged) -> None:
         """Audit which settings changed; of model and status also the new value."""
-        fields = ("title", "status", "model", "instructions", "amended", "profile", "metadata", "guests")
+        fields = ("title", "status", "model", "instructions", "amended", "profile", "metadata", "guests", "budget")
         changed = [name for name in fields if getattr(event, name) is not None]
         details: AuditDetails = {
             name: self._redact_name(value) for name in ("status", "model") if (value := getattr(event, name))
         }
         if event.guests is not None:
             details["guests"] = self._ascii_tool_names([tool.name for tool in event.guests])
+        if event.budget is not None:
+            details |= {f"budget_{name}": limit for name, limit in msgspec.to_builtins(event.budget).items()}
         if changed and changed != ["instructions"] and changed != ["amended"]:  # these the runtime itself changes
             self._add_event(record, "settings", ", ".join(changed), details)
 

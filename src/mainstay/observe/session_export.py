@@ -13,7 +13,7 @@ import msgspec
 from mainstay.core.chat_addresses import PlatformMessage
 from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Relieved, SessionChanged
 from mainstay.core.journal import Record
-from mainstay.core.messages import AnyPart, Binary, Message, Text, parts_text
+from mainstay.core.messages import AnyPart, Binary, Finish, Message, Text, parts_text
 from mainstay.core.provisional_answers import hidden_seqs
 from mainstay.core.session import Session
 
@@ -94,6 +94,8 @@ def _log_line(record: Record, deliveries: Mapping[int, Delivered]) -> dict[str, 
         case _:
             raise AssertionError("this record is not a message")
     is_bot = isinstance(event, MessageAdded) and event.role == "assistant"
+    if isinstance(event, Received) and event.heard is not None and not event.heard.user:  # its own post in a new thread
+        is_bot, line = True, line | {"userId": "agent", "userName": "agent"}
     line |= {"text": text, "isBot": is_bot}
     return {**line, "attachments": files} if files else line
 
@@ -111,7 +113,7 @@ def _context_lines(records: Sequence[Record]) -> Iterator[dict[str, object]]:
     instructions precede the first message for which they were in force."""
     # recorded after the turn's start
     changes = {record.event.turn: record for record in records if _has_instructions(record)}
-    for record, messages in _replay_messages(records):
+    for record, messages in list(_replay_messages(records)):  # how a turn ended changes its last message
         if _has_instructions(record) and not record.event.turn:  # renewed by a fold, between turns
             yield _instructions_line(record)
         for message in messages:
@@ -130,8 +132,15 @@ def _instructions_line(record: Record) -> dict[str, object]:
 
 
 def _context_line(message: Message) -> dict[str, object]:
-    line = {"id": message.id, "date": _iso_time(message.at), "role": message.role, "parts": list(message.parts)}
+    date = _iso_time(message.at)
+    parts = [_finish_part(part, date) if isinstance(part, Finish) else part for part in message.parts]
+    line = {"id": message.id, "date": date, "role": message.role, "parts": parts}
     return {**line, "model": message.model} if message.model else line
+
+
+def _finish_part(finish: Finish, date: str) -> dict[str, object]:
+    """Return the part with the time of its record, at which the message was finished."""
+    return {**msgspec.to_builtins(finish), "time": date}
 
 
 def _iso_time(at: int) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from mainstay.core.chat_addresses import ChatAddress, escape_part, unescape_part
+from mainstay.core.chat_addresses import WEB_CHANNEL, ChatAddress, escape_part, unescape_part
 from mainstay.core.errors import HomeTaken, MainstayError, SessionUnknown
 from mainstay.core.events import Event, Forked, SessionChanged, Spawned, TurnEnded
+from mainstay.core.input_envelope import check_session_name
 from mainstay.core.outcome import Failed
 from mainstay.core.people import Principal
 from mainstay.core.ports import SessionInfo
@@ -14,7 +15,6 @@ from mainstay.core.turn_location import TurnLocation
 from mainstay.operations.operation import Access
 from mainstay.operations.runtime_protocols import Home, Runtime, RuntimeSource
 
-WEB_CHANNEL = "web"  # the channel part of session keys that belong to people with an API key
 OWNER = Principal(person="", workspace="")
 
 # events with parts that not every caller may see
@@ -88,9 +88,10 @@ class Caller:
     def session_key(self, session: str, sender: str | None = None) -> str:
         """Return the key of the session of this name. Raises InputRefused if no session can have this name."""
         sender = self.person if sender is None else sender
-        return self.current.build_session_key(
-            session if self.can_see_all else f"{self._key_prefix}{escape_part(session)}", sender
-        )
+        if not self.can_see_all:  # with the prefix, an empty name would be a valid key
+            check_session_name(session, self.current.services.limits)
+            session = f"{self._key_prefix}{escape_part(session)}"
+        return self.current.build_session_key(session, sender)
 
     def session_name(self, key: str) -> str | None:
         """Return the principal's name for a session; None if the session is not the principal's."""

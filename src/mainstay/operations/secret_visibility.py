@@ -66,6 +66,14 @@ async def redact_reply(caller: Caller, session: Session, reply: Reply) -> Reply:
     return await SecretVisibility(caller).redact_others(reply, session.key)
 
 
+async def redact_streamed_reply(caller: Caller, session: str, reply: Reply) -> Reply:
+    """Return the reply of a turn that was streamed, in a session of this name, as the caller may read it."""
+    if not caller.person:
+        return reply
+    lane = (await caller.runtime()).lanes.get(caller.session_key(session))
+    return await redact_reply(caller, await lane.load_session(), reply)
+
+
 def redact_struct(value: T, guards: Guardrails) -> T:
     """Return a struct with all texts redacted, except identifiers."""
     plain = msgspec.to_builtins(value, builtin_types=(bytes,))

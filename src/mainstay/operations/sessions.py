@@ -16,6 +16,7 @@ from mainstay.core.errors import InputRefused, MainstayError, SessionUnknown, St
 from mainstay.core.events import ApprovalAsked, Forked, SessionChanged
 from mainstay.core.input_envelope import check_session_name
 from mainstay.core.journal import Record, ReplayResult, encode_event
+from mainstay.core.limits import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.ports import SessionInfo, Store
 from mainstay.core.session import Session
 from mainstay.core.worker_threads import run_in_thread
@@ -72,6 +73,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     approval: ApprovalAsked | None = None
     metadata: dict[str, str] = {}
     set_aside: bool = False  # its turn waits until the session is released
+    budget: SessionBudget = NO_SESSION_BUDGET  # its own; a kind that it does not name has the configured limit
+    compacted: int = 0  # ms; when older turns were last folded into the summary, 0: never
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,7 +278,10 @@ async def list_sessions(caller: Caller, request: ListSessions) -> list[SessionIn
 
 
 async def get_session(caller: Caller, request: GetSession) -> SessionInfo:
-    _, info = await caller.find_session(request.session)
+    key, info = await caller.find_session(request.session)
+    if info.fold and not info.compacted:  # a release before 0.2 has written it
+        for record in await (await caller.runtime()).services.store.read_records(key, after=info.fold - 1, limit=1):
+            info = msgspec.structs.replace(info, compacted=record.at)
     return _with_caller_name(caller, info)
 
 
@@ -436,12 +442,12 @@ async def replay_session(caller: Caller, request: ReplaySession) -> ReplayResult
 
 
 async def get_profile(caller: Caller, request: GetProfile) -> ProfileFields:
-    lane = (await caller.runtime()).lanes.get(caller.session_key(request.session))
+    lane = (await caller.runtime()).lanes.get(await caller.resolve_session_key(request.session))
     return ProfileFields(fields=dict((await lane.load_session()).profile))
 
 
 async def set_profile(caller: Caller, request: SetProfile) -> ProfileFields:
-    lane = (await caller.runtime()).lanes.get(caller.session_key(request.session))
+    lane = (await caller.runtime()).lanes.get(await caller.resolve_session_key(request.session))
     changed = {name: _check_profile_field(name, value) for name, value in request.fields.items()}
     fields = {name: value for name, value in {**(await lane.load_session()).profile, **changed}.items() if value}
     if len(fields) > PROFILE_FIELDS_MAX:
@@ -461,7 +467,7 @@ def _check_profile_field(name: str, value: object) -> str:
 
 
 async def clear_profile(caller: Caller, request: ClearProfile) -> None:
-    lane = (await caller.runtime()).lanes.get(caller.session_key(request.session))
+    lane = (await caller.runtime()).lanes.get(await caller.resolve_session_key(request.session))
     await lane.record_changes(SessionChanged(profile={}))
 
 

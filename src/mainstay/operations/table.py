@@ -13,6 +13,7 @@ from mainstay.operations import (
     home,
     memory,
     people,
+    session_settings,
     sessions,
     traces,
     triggers,
@@ -25,6 +26,7 @@ from mainstay.operations.operation_entry import OperationEntry
 ENTRIES: tuple[OperationEntry, ...] = (
     *turns.ENTRIES,
     *sessions.ENTRIES,
+    *session_settings.ENTRIES,
     *approvals.ENTRIES,
     *memory.ENTRIES,
     *triggers.ENTRIES,

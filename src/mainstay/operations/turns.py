@@ -341,7 +341,9 @@ async def import_messages(
 ) -> None:
     """Append messages of an earlier conversation to a session that is between turns."""
     from mainstay.operations.history_converter import build_import_events  # rarely used
+    from mainstay.operations.session_settings import merge_metadata
 
+    merge_metadata({}, metadata)  # refused before anything is stored
     events = build_import_events(messages, lambda part: redact_part(runtime, part))
     if not events and not metadata:
         return
@@ -356,7 +358,9 @@ async def import_messages(
     for start in range(0, len(events), IMPORT_BATCH):
         await lane.record_changes(*events[start : start + IMPORT_BATCH])
     if metadata:
-        await lane.record_changes(SessionChanged(metadata={**(await lane.load_session()).metadata, **metadata}))
+        await lane.record_changes(
+            SessionChanged(metadata=merge_metadata((await lane.load_session()).metadata, metadata))
+        )
     if runtime.has_model:
         await (await lane.load_context_compiler()).fold_imported_history()
 

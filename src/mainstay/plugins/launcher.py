@@ -23,6 +23,7 @@ from threading import Thread
 import msgspec
 
 from mainstay.core.errors import ConfigError, HomeUnusable, MainstayError
+from mainstay.core.resource_errors import get_temporary_folder
 from mainstay.core.tool_ports import (
     CommandLimits,
     OutputHandler,
@@ -231,7 +232,7 @@ class ProgramRunFolder:
     def create(cls) -> ProgramRunFolder:
         """Create a run folder. Raises HomeUnusable."""
         _start_sweep_once()
-        parent = os.path.realpath(tempfile.gettempdir())
+        parent = os.path.realpath(get_temporary_folder())
         if len(os.fsencode(parent)) > PARENT_PATH_BYTES_MAX:
             parent = os.path.realpath("/tmp")
         try:
@@ -268,7 +269,10 @@ def _start_sweep_once() -> None:
 
 def sweep_stale_folders() -> None:
     """Remove run folders that dead processes left behind. Blocks."""
-    for parent in {os.path.realpath(tempfile.gettempdir()), os.path.realpath("/tmp")}:
+    parents = {os.path.realpath("/tmp")}
+    with suppress(HomeUnusable):
+        parents.add(os.path.realpath(get_temporary_folder()))
+    for parent in parents:
         for path in Path(parent).glob(f"{RUN_FOLDER_PREFIX}*"):
             with suppress(OSError):  # it is in use, or another user's
                 _remove_if_stale(path)

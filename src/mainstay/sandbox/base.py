@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from mainstay.core.errors import AgentClosed, InputRefused
+from mainstay.core.errors import AgentClosed, HomeUnusable, InputRefused
 from mainstay.core.held_changes import HeldChange
-from mainstay.core.resource_errors import describe_shortage
+from mainstay.core.resource_errors import describe_shortage, get_temporary_folder
 from mainstay.core.tool_ports import CommandResult, OutputHandler, SandboxCommand, SandboxProcess
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.sandbox.limits import SandboxLimits, SandboxUnusable, validate_command
@@ -195,7 +195,7 @@ class BaseSandbox:
                 child_files.append(write_end)
             streams = ProcessStreams(stdin=stdin, stdout=child_files[1], stderr=child_files[-1])
             tree = self._spawn_tree(prepared, streams)
-        except (OSError, SandboxUnusable) as error:
+        except (OSError, SandboxUnusable, HomeUnusable) as error:
             for file in (*readers, *((stdin_writer,) if stdin_writer >= 0 else ())):
                 os.close(file)
             if isinstance(error, OSError):
@@ -359,7 +359,7 @@ def _open_input(data: bytes) -> int:
     """Open a file with this content as stdin, so that no writer is needed while the command runs."""
     if not data:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
+    with tempfile.TemporaryFile(dir=get_temporary_folder()) as file:
         file.write(data)
         file.seek(0)
         return os.dup(file.fileno())

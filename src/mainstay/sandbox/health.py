@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 
 import msgspec
@@ -12,6 +11,7 @@ from mainstay.core.component_options import AUTO_SANDBOX, SandboxOptions
 from mainstay.core.components import Component
 from mainstay.core.errors import ConfigError
 from mainstay.core.health import CheckFinding
+from mainstay.core.resource_errors import temporary_folder
 from mainstay.core.sandbox_manifest import SandboxCheckContext
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.limits import SandboxUnusable
@@ -67,7 +67,7 @@ def _explain_choice(chosen: Component, found: CheckFinding, context: SandboxChec
 
 async def run_test_command(kind: str, options: SandboxOptions | None) -> CheckFinding:
     """Run a test command in the sandbox, as a tool would."""
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         command = _build_test_command(folder)
         began = time.monotonic()
         try:

@@ -25,6 +25,7 @@ from mainstay.server.problems import RETRY_AFTER_S, Problem, problem_from_error
 STATE_KEY = "mainstay.http_state"  # in a request's scope: the server's shared state
 CALLER_KEY = "mainstay.caller"  # in a request's scope: its caller, once authenticated
 EXIT_STACK_KEY = "mainstay.exit_stack"  # in a request's scope: the exit stack that is closed after the response
+KEY_CHECK_S = 5.0  # between two checks whether the key of an open request is still valid
 BEARER_SUBPROTOCOL_PREFIX = "bearer."  # of a WebSocket subprotocol that is an API key: browsers can set no header there
 _HOST_PATTERN = re.compile(r"(?P<name>\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 _SECRET_PARAMETERS = frozenset(

@@ -20,7 +20,7 @@ from mainstay.operations.execute import execute, open_stream
 from mainstay.operations.operation import SEQUENCE_MAX, Operation
 from mainstay.operations.operation_entry import OperationEntry
 from mainstay.operations.turns import Accepted, Prompt, ReadEvents, Steer
-from mainstay.server.authentication import authenticate_request, get_state
+from mainstay.server.authentication import KEY_CHECK_S, authenticate_request, get_state, is_still_authorised
 from mainstay.server.http_request import check_content_type, decode_body, decode_segment, get_header, read_body
 from mainstay.server.http_state import HttpServerState
 from mainstay.server.problems import (
@@ -178,7 +178,7 @@ async def run_operation(
 ) -> JsonResponse:
     """Run an operation and return its response. Raises Problem for a turn that a budget refused."""
     work = execute(caller, operation)
-    result = await (_wait_until_closing(work, state) if entry.stream is not None else work)
+    result = await (_wait_for_turn(work, caller, state) if entry.stream is not None else work)
     status, trace = entry.http.status if entry.http is not None else 200, ""
     if isinstance(result, Reply):
         trace = result.trace
@@ -195,12 +195,17 @@ async def run_operation(
     )
 
 
-async def _wait_until_closing(work: Awaitable[T], state: HttpServerState) -> T:
-    """Wait for a reply, but not longer than the server runs. The turn goes on either way."""
+async def _wait_for_turn(work: Awaitable[T], caller: Caller, state: HttpServerState) -> T:
+    """Wait for a reply, but not longer than the server runs and the caller's key is valid. The turn goes on either
+    way."""
     task = asyncio.ensure_future(work)
     closing = asyncio.ensure_future(state.closing.wait())
     try:
-        await asyncio.wait((task, closing), return_when=asyncio.FIRST_COMPLETED)
+        while not (task.done() or closing.done()):
+            interval_s = KEY_CHECK_S if caller.principal.key else None
+            await asyncio.wait((task, closing), timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
+            if not is_still_authorised(state, caller.principal):
+                raise Problem(401, "unauthorised", "this API key is not valid any more")
         if not task.done():
             raise Problem(503, "stopping", f"the server is being stopped; {PROMPT_STORED}", RETRY_AFTER_S)
         return task.result()

@@ -124,7 +124,8 @@ class McpServer:
     async def _run_tool(self, arguments: msgspec.Struct, on_progress: OnProgress) -> CallToolResult:
         match arguments:
             case RunToolArguments(prompt=prompt, session=session):
-                ended = await self.turns.run(session or self._client.new_session(), prompt, on_progress)
+                name = self._client.new_session() if session is msgspec.UNSET else session
+                ended = await self.turns.run(name, prompt, on_progress)
                 return self._format_run_result(ended)
             case SteerToolArguments(session=session, text=text):
                 await self._operations.execute(turns.Steer(session=session, text=text, shared=True))

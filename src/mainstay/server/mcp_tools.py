@@ -15,7 +15,10 @@ _SESSION_DESCRIPTION = "The conversation's name, as `run` returned it or `sessio
 
 class RunToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt: Annotated[str, Meta(description="The task or question.")]
-    session: Annotated[str, Meta(description="The conversation to continue; omit it for a new one.")] = ""
+    session: (
+        Annotated[str, Meta(min_length=1, description="The conversation to continue; omit it for a new one.")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
 
 
 class SteerToolArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,6 +22,7 @@ from mainstay.operations.execute import execute, open_stream
 from mainstay.operations.operation import Count, Name
 from mainstay.server.authentication import (
     BEARER_SUBPROTOCOL_PREFIX,
+    KEY_CHECK_S,
     authenticate_request,
     check_rate_limit,
     get_state,
@@ -36,7 +37,6 @@ from mainstay.server.server_sent_events import encode_event
 TaskCallback = Callable[[asyncio.Task[None]], None]
 
 STREAMS_PER_CONNECTION_MAX = 32  # turns and followed sessions of one connection
-KEY_CHECK_S = 5.0  # between two checks whether the key is still valid
 CLOSE_SERVICE_RESTART, CLOSE_POLICY_VIOLATION, CLOSE_INTERNAL_ERROR = 1012, 1008, 1011  # WebSocket close codes
 
 

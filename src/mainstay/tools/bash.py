@@ -90,6 +90,7 @@ class BashTool(BuiltInTool):
             env=COMMAND_ENVIRONMENT,
         )
         output = CommandOutput(context)
+        context.partial_output = lambda: shorten_output(output.text().rstrip(), "")
         started_ns = time.time_ns()
         try:
             result = await self._sandbox.exec(command, output.add)

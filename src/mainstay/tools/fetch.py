@@ -43,6 +43,7 @@ class FetchTool(BuiltInTool):
     sink: bool | tuple[str, ...] = ("url",)
     private = False  # it reaches public addresses, and those that the owner opened
     is_read_only = True
+    parallel = True  # a request changes nothing here
     capabilities: tuple[str, ...] = ("net",)
 
     def __init__(

@@ -81,6 +81,7 @@ class TriggerEngine:
         self._scan_at = self._poll_at = 0.0
         self._has_scanned = False
         self._needs_scan = False
+        self._files_seen = 0  # files of new triggers so far
         self._wakeup = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_manual_ms = 0
@@ -213,8 +214,13 @@ class TriggerEngine:
         error = await catch_error(self._save_cursors())  # triggers that have their cursor go on
         self._problem = str(error) if error is not None else ""
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
+        waiting = self._files_behind_others(now)
         for entry in list(self._states.values()):
-            if not entry.is_idle(self._rules.workspace) and entry.seconds_until_due(now, monotonic) == 0:
+            if (
+                not entry.is_idle(self._rules.workspace)
+                and entry.trigger.name not in waiting
+                and entry.seconds_until_due(now, monotonic) == 0
+            ):
                 work = (
                     self._dispatcher.dispatch_periodic(entry)
                     if entry.trigger.kind == "periodic"
@@ -229,13 +235,35 @@ class TriggerEngine:
             ):
                 self._start_work(entry, self._resume_claim(claim, entry))
 
+    def _files_behind_others(self, now: int) -> set[str]:
+        """Return the names of the event files whose session has an earlier file that is due or being fired: the files
+        of one session are fired one after another, so that a full lane does not change their order. A file that failed
+        holds up no other."""
+        held = {state.trigger.target for _, state in self._claims.values() if not state.failures}
+        due: list[TriggerState] = []
+        for state in self._states.values():
+            if state.trigger.kind == "periodic" or state.trigger.target.is_new_thread or state.failures:
+                continue
+            if state.busy:
+                held.add(state.trigger.target)
+            elif not state.is_idle(self._rules.workspace) and state.at is not None and state.at <= now:
+                due.append(state)
+        waiting: set[str] = set()
+        for state in sorted(due, key=TriggerState.file_order):
+            if state.trigger.target in held:
+                waiting.add(state.trigger.name)
+            held.add(state.trigger.target)
+        return waiting
+
     async def _sleep(self) -> None:
         """Sleep until a trigger or a scan is due, or `wake` is called."""
         now, monotonic = self._clock.now_ms(), self._clock.monotonic()
         waits = [self._rules.sleep_s_max, max(self._scan_at - monotonic, 0.0)]
+        waiting = self._files_behind_others(now)  # they are due when those are finished, which wakes this task
         for entry in self._states.values():
             if (
                 not entry.is_idle(self._rules.workspace)
+                and entry.trigger.name not in waiting
                 and (wait_s := entry.seconds_until_due(now, monotonic)) is not None
             ):
                 waits.append(wait_s)
@@ -286,6 +314,8 @@ class TriggerEngine:
             return
         fresh.present_at_start = not self._has_scanned
         fresh.cursor = self._orphan_cursors.pop(name, None)
+        self._files_seen += 1
+        fresh.seen = (self._clock.now_ms(), self._files_seen)
         fresh.compute_next()
         self._states[name] = fresh
 
@@ -387,6 +417,7 @@ class TriggerEngine:
     ) -> None:
         run = await self._dispatcher.dispatch_claim(claim, state, slot)
         del self._claims[claim.id]
+        self._wakeup.set()  # the next file of its session may be fired
         if is_late:
             await self._runner.outcomes.wait_for_answer(run, ANSWER_WAIT_S)
 

@@ -63,7 +63,7 @@ class EventFileClaim(msgspec.Struct, frozen=True, kw_only=True):
 class EventFolderScan(msgspec.Struct, frozen=True):
     """The state of the folder."""
 
-    triggers: dict[str, tuple[Trigger, str]]  # by name, with the digest of the definition
+    triggers: dict[str, tuple[Trigger, str]]  # by name, with the digest of the definition; the oldest file first
     unfinished_claims: list[EventFileClaim]  # by an earlier process, and not finished
     problems: dict[str, str]  # by name: what is wrong, as a sentence
 
@@ -132,7 +132,7 @@ class EventFolder:
                     problems[FOLDER_KEY] = str(error)
             triggers = {
                 name: file.trigger_and_digest
-                for name, file in self._files.items()
+                for name, file in sorted(self._files.items(), key=lambda item: (item[1].signature[3], item[0]))
                 if file.trigger_and_digest is not None
             }
             return EventFolderScan(triggers, list(self._unfinished_claims.values()), {**self._failures, **problems})

@@ -29,6 +29,7 @@ class TriggerState:
             "cursor",
             "removed",
             "retry_at",
+            "seen",
         ),
         *("cursor_digest", "schedule", "trigger", "problem"),
     )
@@ -49,6 +50,7 @@ class TriggerState:
         self.present_at_start = True  # the file was there when the engine started, as many others may have been
         self.retry_at = 0.0  # monotonic: not tried again before, after a failure
         self.failures = 0  # consecutive
+        self.seen = (0, 0)  # when its file was first seen (ms), and the number of files seen until then
         self.problem = ""  # the last failure, as a sentence
         self.compute_next()
 
@@ -107,6 +109,11 @@ class TriggerState:
         return bool(
             self.busy or self.missing_since or self.trigger.paused or unmarked or self.is_for_other_workspace(workspace)
         )
+
+    def file_order(self) -> tuple[int, int]:
+        """Return the sort key of event files: by the time they were due, and by age if that is the same."""
+        seen_ms, number = self.seen
+        return self.at or seen_ms, number
 
     def seconds_until_due(self, now: int, monotonic: float) -> float | None:
         """Return the seconds until it is due; None: not before something changes."""

@@ -121,7 +121,7 @@ class MessageDraft:
         """Return our id for the call: unique in the session, and the same on replay, unlike the provider's id."""
         return f"call_{self.turn}_{self.step}_{list(self._call_segments).index(index)}"
 
-    def build_parts(self, reason: FinishReason, *, with_calls: bool) -> tuple[AnyPart, ...]:
+    def build_parts(self, reason: FinishReason) -> tuple[AnyPart, ...]:
         """Build the message's parts; `reason` becomes the `Finish` part."""
         parts: list[AnyPart] = []
         calls = 0
@@ -131,9 +131,9 @@ class MessageDraft:
                 parts.append(Text(text))
             elif segment.kind == "thinking":
                 parts.append(Thinking(text, segment.signature))
-            elif segment.kind == "call" and with_calls:
-                # the output limit or a content filter cut off the last segment: an incomplete call must not run
-                cut = reason in (FinishReason.LENGTH, FinishReason.FILTERED)
+            elif segment.kind == "call":
+                # the output limit, a filter or an abort cut off the last segment: an incomplete call must not run
+                cut = reason in (FinishReason.LENGTH, FinishReason.FILTERED, FinishReason.ABORTED)
                 whole = not cut or segment is not self._segments[-1]
                 parts.append(
                     ToolCall(
@@ -244,14 +244,14 @@ async def call_model(
     finally:
         control.end_generation()
     reason = finished.reason
-    parts = draft.build_parts(reason, with_calls=True)
+    parts = draft.build_parts(reason)
     return ModelAnswer(parts, reason, finished.usage, finished.model, redacted, draft.provisional)
 
 
 def _conclude_timeout(control: TurnControl, draft: MessageDraft, timeout_s: float) -> ModelAnswer:
     if control.aborted or control.is_generation_cut:
         reason = FinishReason.ABORTED if control.aborted else FinishReason.STEERED
-        return ModelAnswer(draft.build_parts(reason, with_calls=False), reason, Usage(), provisional=draft.provisional)
+        return ModelAnswer(draft.build_parts(reason), reason, Usage(), provisional=draft.provisional)
     error = ModelSilent(f"the model did not finish within {timeout_s:g} s")
     if draft.is_empty:
         raise error

@@ -30,6 +30,7 @@ from mainstay.turn.tool_search import CALL_TOOL, ToolCatalogue, parse_catalogue_
 log = logging.getLogger("mainstay.turn")
 
 ABANDONED = "Cancelled: the turn was aborted, but this call did not stop: its outcome is unknown."
+OUTPUT_SO_FAR = "Its output so far:"
 RESULT_WITHHELD = "Withheld: the result of this call could not be checked."
 CLIENT_TOOL_SETS_MAX = 256  # cached toolboxes with client tools
 UNKNOWN_TOOL_PREFIX = "There is no tool "  # how the result of a call to an unknown tool begins
@@ -398,10 +399,10 @@ class Toolbox:
             if not task.done():
                 context.cancel()
                 if control.aborted:
-                    return error_result(call, ABANDONED)
+                    return self._build_stopped_result(running, ABANDONED)
                 task.cancel()
                 await asyncio.wait((task,), timeout=CANCEL_GRACE_S)
-                return error_result(call, _describe_timeout(tool, timeout_s))
+                return self._build_stopped_result(running, _describe_timeout(tool, timeout_s))
         except asyncio.CancelledError:  # the agent is closing: the turn will be resumed
             context.cancel()
             task.cancel()
@@ -410,7 +411,7 @@ class Toolbox:
             context.cancel()
             running.failed = None if control.aborted else True
             itself = "CancelledError: the tool cancelled itself."
-            return error_result(call, running.wording.cancelled if control.aborted else itself)
+            return self._build_stopped_result(running, running.wording.cancelled if control.aborted else itself)
         if (error := task.exception()) is not None:
             running.failed = True if counts_as_failure(error) else None
             self._log_failure(tool, error)
@@ -421,6 +422,19 @@ class Toolbox:
         if content is None:
             return None
         return self._guard_result(call, tool, context, await self._fit_result(content, context))
+
+    def _build_stopped_result(self, running: _RunningCall, sentence: str) -> ToolResult:
+        """Build the result of a call that did not end by itself, with its output so far."""
+        call, tool, context = running.call, running.tool, running.context
+        try:
+            output = context.partial_output()
+        except Exception:  # a tool's own code
+            log.info("the output so far of the stopped tool %s could not be read", tool.name)
+            output = ""
+        if not output.strip():
+            return error_result(call, sentence)
+        text = truncate_text(f"{sentence} {OUTPUT_SO_FAR}\n{output}", self._limits.tool_result_bytes_max)
+        return self._guard_result(call, tool, context, text, is_error=True)
 
     def _log_failure(self, tool: Tool, error: BaseException) -> None:
         """Log the error with secrets redacted, because it may quote an API key: with its traceback if it is unexpected,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from mainstay import Agent, Answered, Config, Judge
 from mainstay.agent.judges import build_panel, load_function
 from mainstay.config.loader import load_config
+from mainstay.config.schema import WorkspaceEntry
 from mainstay.config.schema_judges_budgets_telemetry import JudgeEntry, JudgeSettings
 from mainstay.core.errors import ConfigError
 from mainstay.core.events import Event, Judged, MessageAdded, Score, TextDelta
@@ -388,3 +390,24 @@ def test_a_custom_judge_that_cannot_be_recorded_is_refused_at_once(given: dict[s
     with pytest.raises(ConfigError, match="judge"):
         build_panel(JudgeSettings(), None, None, [Own(**given)])
     assert build_panel(JudgeSettings(), None, None, [Own(name="own", weight=2)]) is not None
+
+
+@pytest.mark.parametrize(
+    ("judges", "sentence"),
+    [
+        ([lambda answer: 1.0], "judges is a JudgeSettings, not list"),
+        ({"panel": {}}, "judges is a JudgeSettings, not dict"),
+        (JudgeSettings(panel={"a": {"criteria": "short"}}), "judges.panel.a is a JudgeEntry, not dict"),  # type: ignore[dict-item]
+        (JudgeSettings(panel={"a": JudgeEntry(function=lambda: 1.0)}), "judges: "),  # type: ignore[arg-type]
+        (JudgeSettings(panel={"a": JudgeEntry(criteria="short")}, combine="best"), "Invalid enum value 'best'"),  # type: ignore[arg-type]
+        (JudgeSettings(panel={"a": JudgeEntry(criteria="short")}, corrections=-4), "corrections"),
+        (JudgeSettings(threshold=5.0), "threshold"),
+        (JudgeSettings(panel={"a": JudgeEntry()}), "needs either `criteria`"),
+    ],
+)
+def test_the_judges_of_a_config_in_code_are_checked_when_the_agent_is_made(judges: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        Agent(ScriptedProvider([]), home=":memory:", config=Config(judges=judges))
+    workspaces = {"lab": WorkspaceEntry(judges=judges)}
+    with pytest.raises(ConfigError):
+        Agent(ScriptedProvider([]), home=":memory:", config=Config(workspaces=workspaces))

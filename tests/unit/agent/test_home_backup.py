@@ -40,7 +40,7 @@ def database(home: Path) -> Path:
     return home / "workspaces" / "default" / "workspace.db"
 
 
-async def test_after_a_restore_spending_counts_on_and_nothing_charged_is_forgotten(tmp_path: Path) -> None:
+async def test_f63_after_a_restore_spending_counts_on_and_nothing_charged_is_forgotten(tmp_path: Path) -> None:
     home = tmp_path / "home"
     await run_turns(home, 2)
     back_up(home, tmp_path / "backup")

@@ -21,6 +21,7 @@ from mainstay.cli.chat.budget_status import format_budgets, is_price_estimated
 from mainstay.cli.main import main
 from mainstay.config.schema import ModelEntry
 from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings, PeriodBudgets
+from mainstay.core.budget_ports import BudgetManager
 from mainstay.core.budget_reservation_ids import NANODOLLARS_PER_DOLLAR
 from mainstay.core.errors import HomeUnusable
 from mainstay.core.events import MessageAdded, Received, TurnStarted
@@ -43,6 +44,11 @@ def agent(at: Path, place: str = "default", **budgets: Any) -> Agent:
     return Agent(ScriptedProvider(lambda context, options: DEAR, info=INFO), home=at, config=config)
 
 
+def has_no_budgets(manager: BudgetManager | None) -> bool:
+    """Only sessions with a budget of their own are limited."""
+    return manager is not None and not manager.limits_every_session
+
+
 def month(dollars: float) -> PeriodBudgets:
     return PeriodBudgets(month=BudgetEntry(money=dollars))
 
@@ -50,7 +56,7 @@ def month(dollars: float) -> PeriodBudgets:
 @pytest.mark.parametrize("scope", ["home", "workspace", "person"])
 async def test_a_budget_that_is_configured_later_counts_what_was_spent_before(tmp_path: Path, scope: str) -> None:
     async with agent(tmp_path) as before:
-        assert (await before.runtime()).services.budget_manager is None
+        assert has_no_budgets((await before.runtime()).services.budget_manager)
         await before.run("s", "go", sender="ann")
     async with agent(tmp_path, **{scope: month(0.3)}) as after:
         reply = await after.run("t", "go", sender="ann")
@@ -78,7 +84,7 @@ async def test_spending_of_a_workspace_without_budgets_is_counted(tmp_path: Path
     accounts = HomeBudgets(tmp_path, SystemClock())
     budgeted = Config(workspace="two", budgets=BudgetSettings(home=month(1.0)))
     try:
-        assert await accounts.open_manager(Config(workspace="one"), MemoryStore(), home_ledger) is None
+        assert has_no_budgets(await accounts.open_manager(Config(workspace="one"), MemoryStore(), home_ledger))
         purses: Any = await accounts.open_manager(budgeted, MemoryStore(), home_ledger)
         free, live = (
             accounts.build_ledger_projection(home_ledger, "one"),
@@ -191,9 +197,9 @@ async def test_a_workspace_without_budgets_reserves_nothing_while_others_have_bu
     bounded, free = Config(workspace="one", budgets=BudgetSettings(home=month(1.0))), Config(workspace="two")
     try:
         purses: Any = await accounts.open_manager(bounded, store, home_ledger)
-        assert await accounts.open_manager(free, MemoryStore(), home_ledger) is None
-        assert (
-            await accounts.open_manager(Config(workspace="one"), store, home_ledger) is None
+        assert has_no_budgets(await accounts.open_manager(free, MemoryStore(), home_ledger))
+        assert has_no_budgets(
+            await accounts.open_manager(Config(workspace="one"), store, home_ledger)
         )  # a reload took them away
         await accounts.build_ledger_projection(home_ledger, "one").apply(spending(5, "ann"))
         await accounts.build_ledger_projection(home_ledger, "two").apply(spending(7, "ann"))
@@ -216,7 +222,7 @@ async def test_spending_that_a_workspace_recorded_itself_is_not_counted_again_wi
             empty, bounded = MemoryStore(), Config(budgets=BudgetSettings(home=month(1.0)))
             purses: Any = await accounts.open_manager(bounded, empty, home_ledger)
             purses.ledger.spend((purses.ledger.get_counter("home", ""),), 300_000_000, 200_000)
-            assert await accounts.open_manager(Config(), store, home_ledger) is None
+            assert has_no_budgets(await accounts.open_manager(Config(), store, home_ledger))
             assert purses.ledger.get_counter("home", "").sum_since(0).money == 300_000_000
             assert [row[3] for row in await load_rows(home_ledger) if row[0] == "home"] == [300_000_000]
         finally:

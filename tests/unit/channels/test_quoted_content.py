@@ -125,7 +125,7 @@ def from_telegram(**fields: Any) -> IncomingMessage:
     ],
     ids=str,
 )
-def test_a_forwarded_telegram_message_has_no_text_of_its_sender(mark: dict[str, Any], author: str) -> None:
+def test_f68_a_forwarded_telegram_message_has_no_text_of_its_sender(mark: dict[str, Any], author: str) -> None:
     for message in (from_telegram(text=ATTACK, **mark), from_telegram(caption=ATTACK, document=DOCUMENT, **mark)):
         assert message.text == ""
         assert [(quoted.text, quoted.kind) for quoted in message.quoted] == [(ATTACK, "forward")]
@@ -224,7 +224,7 @@ def from_slack(**fields: Any) -> IncomingMessage:
     )
 
 
-def test_a_message_shared_on_slack_is_content_and_the_comment_is_the_senders() -> None:
+def test_f68_a_message_shared_on_slack_is_content_and_the_comment_is_the_senders() -> None:
     message = from_slack(text="what is this?", attachments=[SHARED])
     assert (message.text, message.quoted) == ("what is this?", (QuotedText(ATTACK, "share", "Eve"),))
 
@@ -287,7 +287,7 @@ def from_matrix(body: str, **more: Any) -> IncomingMessage:
 
 
 @pytest.mark.parametrize("start", ["> <@eve:example.org> ", "> * <@eve:example.org> "])
-def test_the_reply_fallback_of_matrix_is_content(start: str) -> None:
+def test_f68_the_reply_fallback_of_matrix_is_content(start: str) -> None:
     formatted = f"<mx-reply><blockquote>{ATTACK}</blockquote></mx-reply>what is this?"
     message = from_matrix(f"{start}hello\n> {ATTACK}\n\nwhat is this?", formatted_body=formatted, **REPLY)
     assert message.text == "what is this?"
@@ -309,7 +309,7 @@ def test_other_quoted_lines_of_matrix_are_content() -> None:
 # --- Signal and webhooks -------------------------------------------------------------------------
 
 
-def test_the_quote_of_a_signal_reply_is_not_the_senders_text() -> None:
+def test_f68_the_quote_of_a_signal_reply_is_not_the_senders_text() -> None:
     quote = {"id": 5, "author": "+15550100999", "authorNumber": "+15550100999", "authorUuid": None, "text": ATTACK}
     data = {"timestamp": 1_700_000_000_000, "message": f"no\n> {ATTACK}", "quote": quote}
     envelope = {**SignalPlatform().envelope(SIGNAL_ANN, 1_700_000_000_000), "dataMessage": data}

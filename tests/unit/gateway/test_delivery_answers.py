@@ -12,8 +12,9 @@ from support.chat_world import World, running
 from mainstay import tool
 from mainstay.core.channels import ChannelCapabilities
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
+from mainstay.core.events import ToolFinished
 from mainstay.core.messages import FinishReason
-from mainstay.core.ports import Context, Options, StreamFinished, TextPiece
+from mainstay.core.ports import Context, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway import delivery
 from mainstay.gateway.room_routing import ChannelRoutingSettings
@@ -27,6 +28,12 @@ END = StreamFinished(FinishReason.END)
 
 def written(*pieces: str | Stall) -> Pieces:
     return Pieces([TextPiece(one) if isinstance(one, str) else one for one in pieces] + [END])
+
+
+def called(text: str, name: str, input: str = "{}") -> Pieces:
+    """What a model says, and then calls a tool."""
+    call = ToolCallPiece(0, name, input)
+    return Pieces([TextPiece(text), call, StreamFinished(FinishReason.TOOL_CALLS)])
 
 
 async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path: Path) -> None:
@@ -46,6 +53,61 @@ async def test_an_answer_grows_in_one_message_and_ends_as_it_is_stored(tmp_path:
         assert [one.text for one in shown] == ["The beginning of an answer, its middle and its end."]
         assert receipt.ids == (begun.id,)
         assert shown[0].edited
+
+
+@pytest.mark.parametrize("shows", [ALL_CAPABILITIES, ChannelCapabilities(threads=True)], ids=["edits", "no edits"])
+async def test_what_the_agent_says_before_a_tool_call_stays(tmp_path: Path, shows: ChannelCapabilities) -> None:
+    @tool(effect="pure", untrusted=False, sink=False)
+    async def look_up() -> str:
+        """Look it up."""
+        return "42"
+
+    stall = Stall()
+    rig = LoopbackRig(shows)
+    script = [
+        called("I look it up first.", "look_up"),
+        called("And again.", "look_up"),
+        written("It is ", stall, "42."),
+    ]
+    world = World(tmp_path, rig, script=script)
+    world.tools = [look_up]
+    async with running(world):
+        thread = await rig.send_message("C1", "what is it?", mention=True)
+        await stall.reached.wait()
+        if shows.edits:
+            growing = await world.shown(rig, "C1", "It is")
+            assert growing.text == "I look it up first.\n\nAnd again.\n\nIt is"
+        stall.release()
+        await world.told(world.session(rig, "C1", thread))
+        (shown,) = await rig.posted_messages("C1")
+        assert shown.text == "I look it up first.\n\nAnd again.\n\nIt is 42."
+
+
+async def test_what_was_said_before_an_approval_stays_in_the_draft_after_it(tmp_path: Path) -> None:
+    """The draft goes on after the approval, of which the live events of the first step are not known any more."""
+    from mainstay.config.schema import PolicySettings
+
+    @tool(effect="unsafe", untrusted=False, sink=False)
+    async def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    stall = Stall()
+    rig = LoopbackRig()
+    script = [called("I want to launch.", "launch"), written("It is ", stall, "up.")]
+    world = World(tmp_path, rig, script=lambda context, options: script.pop(0))
+    world.tools, world.config = [launch], {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        thread = await rig.send_message("C1", "go", mention=True)
+        await world.shown(rig, "C1", "/approve")
+        await world.restart()
+        await rig.send_message("C1", "/approve", thread=thread)
+        await stall.reached.wait()
+        growing = await world.shown(rig, "C1", "It is")
+        assert growing.text == "I want to launch.\n\nIt is"
+        stall.release()
+        done = await world.shown(rig, "C1", "up.")
+        assert done.text == "I want to launch.\n\nIt is up."
 
 
 async def test_where_nothing_can_be_edited_being_busy_is_shown_and_then_the_answer(tmp_path: Path) -> None:
@@ -392,6 +454,40 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
         assert world.board.room_search_factory("main")("web:ann:x") is None
 
 
+async def test_without_a_history_the_matching_messages_are_found_and_neither_neighbours_nor_the_own_call(
+    tmp_path: Path,
+) -> None:
+    """GUPPY-056: the call that searches has the query's words, and so has what the agent says before it."""
+
+    @tool(effect="pure", untrusted=True, sink=False)
+    async def search_room(query: str) -> str:
+        """Search the room."""
+        search = world.board.room_search_factory("main")(world.session(rig, "C1", thread))
+        assert search is not None
+        hits = await eventually(lambda: search.search(world.session(rig, "C1", thread), query, 9), "it is found")
+        return "\n".join(f"{hit.author}: {hit.text}" for hit in hits)
+
+    calling = called("I look for the giraffe.", "search_room", '{"query": "giraffe zoo"}')
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, search=False, history=False))
+    world = World(tmp_path, rig, script=["The zoo has one giraffe.", "I do not know.", "Really?", calling, "Found."])
+    world.tools = [search_room]
+    async with running(world):
+        thread = await rig.send_message("C1", "is there a giraffe in the zoo?", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        await rig.send_message("C1", "and how tall is a giraffe?", thread=thread)
+        await world.told(session, 2)
+        await rig.send_message("C2", "another giraffe in another zoo", user="bob", mention=True, thread="t2")
+        await world.shown(rig, "C2", "Really?")
+        await rig.send_message("C1", "search, please", thread=thread)
+        await world.told(session, 3)
+        (result,) = [one.result for one in await world.records(session) if isinstance(one, ToolFinished)]
+        assert result.content.splitlines() == [
+            "agent: The zoo has one giraffe.",
+            "Ann: is there a giraffe in the zoo?",
+        ]
+
+
 @pytest.mark.parametrize("policy", ["thread", "user", "single"])
 async def test_an_answer_finished_while_the_channel_was_down_is_posted_later(tmp_path: Path, policy: Any) -> None:
     """U13, whichever lanes there are."""
@@ -476,6 +572,32 @@ async def test_an_unposted_message_of_a_tool_is_posted_after_a_restart(tmp_path:
 
         await eventually(receipt, "there is a receipt")
         assert len(await rig.posted_messages("C2")) == 1
+
+
+async def test_a_thread_that_the_agent_opened_by_a_message_is_followed(tmp_path: Path) -> None:
+    """GUPPY-022: also after a restart, and the model knows what it posted there."""
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
+    world = World(tmp_path, rig, script=lambda context, options: "One o'clock it is.")
+    async with running(world):
+        thread = await rig.send_message("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        message = OutgoingMessage(to="chat:C2", text="Lunch at noon?", session=session, key="call-1")
+        key = await world.board.send("main", message)
+        posted = await world.shown(rig, "C2", "Lunch at noon?")
+
+        async def receipt() -> bool:
+            return any(one.key == key for one in await world.receipts(session))
+
+        await eventually(receipt, "there is a receipt")
+        await world.restart()
+        opened = (await rig.posted_messages("C2"))[0].thread or posted.id
+        await rig.send_message("C2", "talk among people")
+        await rig.send_message("C2", "make it one", thread=opened)
+        assert (await world.shown(rig, "C2", "One o'clock it is.")).thread == opened
+        asked = world.models["main"].asked[-1].messages
+        assert any("You posted this message" in one and "Lunch at noon?" in one for one in map(repr, asked))
+        assert len(await rig.posted_messages("C2")) == 2
 
 
 async def test_a_channel_that_is_connected_later_gets_what_waited_for_it(tmp_path: Path) -> None:

@@ -54,22 +54,61 @@ async def test_abort_in_the_middle_of_a_stream_keeps_what_was_said() -> None:
 
 
 @virtual
-async def test_abort_while_a_call_is_being_written_runs_nothing_and_leaves_no_call_behind() -> None:
+async def test_abort_while_a_call_is_being_written_runs_nothing_and_keeps_what_was_written() -> None:
+    """Half a call is kept like half a text; it has a result, so that the next request is valid."""
     stall = Stall()
     ran: list[int] = []
 
     @tool(untrusted=False, sink=False)
-    async def act() -> str:
+    async def act(place: str) -> str:
         ran.append(1)
         return "done"
 
-    async with World([Pieces([TextPiece("So "), ToolCallPiece(0, "act", "{}"), stall]), "next"], [act]) as world:
+    half = [TextPiece("So "), ToolCallPiece(0, "act", '{"place": "Ro'), stall]
+    async with World([Pieces(half), "next"], [act]) as world:
         ticket = await world.send("go")
         await stall.reached.wait()
         assert await world.abort()
         assert (await ticket.reply).outcome == Aborted()
         assert ran == []
-        assert all(not message.calls for message in await world.history())
+        (answer,) = [message for message in await world.history() if message.role == "assistant"]
+        assert answer.parts[0] == Text("So ")
+        (call,) = answer.calls
+        assert (call.name, call.input, call.finished) == ("act", '{"place": "Ro', False)
+        assert answer.parts[-1] == Finish(FinishReason.ABORTED)
+        (result,) = await world.results()
+        assert result.call_id == call.id
+        assert result.content.startswith("Cancelled")
+        assert (await world.ask("again")).text == "next"
+        await world.check_replay()
+
+
+@virtual
+async def test_the_output_so_far_of_an_aborted_tool_is_kept_and_the_answer_is_finished_as_aborted() -> None:
+    began = asyncio.Event()
+
+    @tool(timeout_s=1000, untrusted=False, sink=False)
+    async def build(context: Any) -> str:
+        context.partial_output = lambda: "compiled 3 of 9 files with key sk-proj-" + "a1B2" * 12
+        began.set()
+        await asyncio.sleep(900)
+        return "done"
+
+    build.function.__annotations__["context"] = ToolContext
+    build = tool(timeout_s=1000, untrusted=False, sink=False)(build.function)
+    async with World([Call("build"), "next"], [build]) as world:
+        ticket = await world.send("go")
+        await began.wait()
+        assert await world.abort()
+        assert (await ticket.reply).outcome == Aborted()
+        (result,) = await world.results()
+        assert result.is_error
+        assert result.content.startswith(
+            "Cancelled: the turn was aborted before this call finished. Its output so far:"
+        )
+        assert "compiled 3 of 9 files" in result.content
+        (answer,) = [message for message in await world.history() if message.role == "assistant"]
+        assert answer.parts[-1] == Finish(FinishReason.ABORTED)
         await world.ask("again")
         await world.check_replay()
 

@@ -125,34 +125,59 @@ async def test_an_answer_is_bounded_and_shows_the_part_that_was_asked_for(world:
     assert all("needle" in line for line in lines)
 
 
-async def test_a_guest_finds_and_reads_only_what_was_said_in_their_own_sessions(world: World) -> None:
+@pytest.mark.parametrize("person", ["gus", "bea"], ids=["guest", "member"])
+async def test_only_an_admin_finds_and_reads_what_was_said_in_sessions_of_other_people(
+    world: World, person: str
+) -> None:
     other = await world.say("web:ann:tea", "Ann keeps the blue teapot in the cellar", sender="ann")
+    await world.give("web:ann:tea", "call_1", "the blue teapot: shelf three")
     summary = Summary(1, 1, START_MS, START_MS + 1, "Ann spoke of a blue teapot", "web:ann:tea")
     await world.fold("web:ann:tea", Fact("Ann", "keeps", "the blue teapot"), parts=[summary])
-    own = await world.say("web:gus:tea", "I would like a blue teapot", sender="gus")
-    await world.say("web:gus:more", "what of the blue teapot?", sender="gus")
-    await world.library.remember("the blue teapot is Ann's")
-    world.library.secret_hiding.is_guest = lambda person: person == "gus"
+    own = await world.say(f"web:{person}:tea", "I would like a blue teapot", sender=person)
+    await world.give(f"web:{person}:tea", "call_1", "none in stock")
+    await world.say(f"web:{person}:more", "what of the blue teapot?", sender=person)
+    kept = await world.library.remember("the blue teapot is Ann's", source="web:ann:tea#1")
+    world.library.secret_hiding.can_read_all = lambda person, session: person == "adam"
 
-    async def ask(person: str, name: str, **given: Any) -> str:
-        context = calling("web:gus:more")
+    async def ask(person: str, session: str, name: str, **given: Any) -> str:
+        context = calling(session)
         context.person = person
         return await call(world, name, context, **given)
 
-    for name in ("memory_search", "memory_recall", "memory_summary"):
-        given = {"memory_search": {"query": "blue teapot"}, "memory_recall": {"topic": "blue teapot"}}.get(name, {})
-        found = await ask("gus", name, **given)
+    async def ask_own(name: str, **given: Any) -> str:
+        return await ask(person, f"web:{person}:more", name, **given)
+
+    asked = {"memory_search": {"query": "blue teapot"}, "memory_recall": {"topic": "blue teapot"}, "memory_summary": {}}
+    for name, given in asked.items():
+        found = await ask_own(name, **given)
         assert "Ann" not in found, name
         assert "ann" not in found, name
-        assert "Ann" in await ask("bea", name, **given), "a member sees the memory of the workspace"
-    assert own in await ask("gus", "memory_search", query="blue teapot")
-    assert "I would like" in await ask("gus", "memory_get", id=own)
-    with pytest.raises(MemoryUnknown) as hidden:
-        await ask("gus", "memory_get", id=other)
-    with pytest.raises(MemoryUnknown) as missing:
-        await ask("gus", "memory_get", id="web:ann:tea#99")
-    assert str(hidden.value) == str(missing.value).replace("#99", "#1")
-    assert "cellar" in await ask("bea", "memory_get", id=other)
+        assert "Ann" in await ask("adam", "s", name, **given)
+    assert own in await ask_own("memory_search", query="blue teapot")
+    assert "I would like" in await ask_own("memory_get", id=own)
+    assert "none in stock" in await ask_own("result", ref=f"web:{person}:tea/call_1")
+    hidden = [("memory_get", {"id": id}) for id in (other, kept.id)]
+    hidden += [("result", {"ref": ref}) for ref in ("web:ann:tea/call_1", other, "web:ann:tea#2")]
+    hidden += [("forget", {"id": kept.id})]
+    for name, given in hidden:
+        with pytest.raises(MemoryUnknown) as refused:
+            await ask_own(name, **given)
+        (ref,) = given.values()
+        with pytest.raises(MemoryUnknown) as missing:
+            await ask_own(name, **dict.fromkeys(given, "nothing"))
+        assert str(refused.value) == str(missing.value).replace("'nothing'", f"'{ref}'"), "it does not tell it exists"
+    assert "cellar" in await ask("adam", "s", "memory_get", id=other)
+    assert "shelf three" in await ask("adam", "s", "result", ref="web:ann:tea/call_1")
+
+
+async def test_only_an_admin_pins_what_everybody_is_shown(world: World) -> None:
+    world.library.secret_hiding.can_read_all = lambda person, session: person == "adam"
+    for person, pinned in (("bea", False), ("adam", True), ("", True)):
+        context = calling("s", source=3)
+        context.person = person
+        told = await call(world, "remember", context, text=f"likes tea: {person}", pin=True)
+        assert (", pinned" in told) is pinned
+        assert ("only an administrator" in told) is not pinned
 
 
 async def test_recall_names_the_message_that_a_fact_comes_from(world: World) -> None:

@@ -431,3 +431,18 @@ def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
 
 def test_common_words_and_numbers_are_ignored() -> None:
     assert list(stem_words("Please do it for me, could you? 42 ¿Por favor? Bitte, s'il vous plaît! спасибо 1999")) == []
+
+
+def test_a_workflow_of_a_private_session_is_recalled_only_for_the_person_it_is_from() -> None:
+    def learned(number: int, session: str) -> Memory:
+        return msgspec.structs.replace(workflow_memory(number, KNOWN[0]), source=f"{session}#1")
+
+    private = WorkflowIndex([learned(1, "web:ann:tea")])
+    assert private.match(KNOWN[0], "web:ann:other") is not None
+    for session in ("web:bob:tea", "web:ann2:tea", "slack:C1:1", "s"):
+        assert private.match(KNOWN[0], session) is None, session
+    by_user = WorkflowIndex([learned(1, "user:ann")])
+    assert by_user.match(KNOWN[0], "user:ann") is not None
+    assert by_user.match(KNOWN[0], "user:bob") is None
+    both = WorkflowIndex([learned(1, "slack:C1:1"), learned(2, "web:ann:tea")])
+    assert both.match(KNOWN[0], "web:bob:tea") is not None, "a copy of the same does not hide the workspace's"

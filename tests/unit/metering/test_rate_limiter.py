@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -235,7 +236,8 @@ async def test_a_waiting_call_is_told_the_reason_and_a_time_that_covers_the_wait
 
 @on_virtual_time
 async def test_a_line_never_ends_a_turn_though_it_is_longer_than_all_retries_together() -> None:
-    limits = Limits(retries_max=0, retry_wait_max_s=1.0)
+    """Time in the queue is no refusal: the calls wait for minutes."""
+    limits = Limits(retry_base_s=0.25)  # all of them together are 64 s
     crowd = ConcurrentAgents(Account(Bound(1, 1), says=silent, retry_after=False), 150, steps=1, limits=limits)
     seconds = await crowd.run()
     assert seconds > 100
@@ -244,7 +246,8 @@ async def test_a_line_never_ends_a_turn_though_it_is_longer_than_all_retries_tog
 
 @on_virtual_time
 async def test_queue_wait_max_s_is_the_one_bound_of_it() -> None:
-    crowd = ConcurrentAgents(Account(Bound(1, 1), storming=lambda now: True), 3, limits=Limits(queue_wait_max_s=100.0))
+    limits = Limits(queue_wait_max_s=100.0, retries_max=1000)
+    crowd = ConcurrentAgents(Account(Bound(1, 1), storming=lambda now: True), 3, limits=limits)
     seconds = await crowd.run()
     assert len(crowd.failed) == 3
     assert 100 <= seconds <= 110
@@ -254,7 +257,7 @@ async def test_queue_wait_max_s_is_the_one_bound_of_it() -> None:
 @on_virtual_time
 async def test_with_a_failover_model_no_call_waits_longer_than_for_retries() -> None:
     clock = VirtualClock()
-    limits = Limits(retry_wait_max_s=20.0)
+    limits = Limits(retry_wait_max_s=20.0, retries_max=1000)
     first, second = Account(Bound(1, 1), storming=lambda now: True), Account(Bound(100, 100))
     limiters = [RateLimiter("first", clock), RateLimiter("second", clock)]
     both = ResilientProvider([first, second], clock=clock, ids=CountingIds(), limits=limits, limiters=limiters)
@@ -288,13 +291,62 @@ async def test_a_retry_time_above_the_maximum_wait_is_given_up_at_once() -> None
 # --- 429 and 529 are no failures -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("retries_max", [0, 3, 8])
 @pytest.mark.parametrize("kind", [RateLimited, Overloaded], ids=["429", "529"])
-def test_refusals_use_up_no_retries_and_open_no_breaker(kind: type[RateLimited] | type[Overloaded]) -> None:
-    storm = Account(Bound(50, 50), storming=lambda now: now < 40, status=lambda now: kind)
-    crowd = ConcurrentAgents(storm, 5, steps=1, limits=Limits(retries_max=0))
+def test_miclaw_072_a_call_ends_after_retries_max_retries_also_under_the_rate_limiter(
+    kind: type[RateLimited] | type[Overloaded], retries_max: int
+) -> None:
+    storm = Account(Bound(50, 50), storming=lambda now: True, status=lambda now: kind)
+    crowd = ConcurrentAgents(storm, 5, steps=1, limits=Limits(retries_max=retries_max))
+    virtual_run(crowd.run())
+    assert len(crowd.failed) == 5
+    assert len(storm.refused) == 5 * (1 + retries_max)
+    if retries_max:
+        assert f"this call was refused {retries_max + 1} times" in str(crowd.failed[0])
+        assert any("asks to slow down" in sentence for sentence, _ in crowd.notices)
+
+
+@pytest.mark.parametrize("governed", [True, False])
+def test_miclaw_072_without_a_hint_retries_wait_from_two_seconds_doubling_with_the_rate_limiter_as_without(
+    governed: bool,
+) -> None:
+    """The jitter of a fifth, and the moment until the answer, are allowed for."""
+
+    def sent_by(limits: Limits) -> list[float]:
+        storm = Account(Bound(50, 50), storming=lambda now: True, says=silent, retry_after=False)
+        crowd = ConcurrentAgents(storm, 1, steps=1, governed=governed, limits=limits)
+        virtual_run(crowd.run())
+        assert len(crowd.failed) == 1
+        return [later - earlier for earlier, later in pairwise(storm.refused)]
+
+    for gap, wait_s in zip(sent_by(Limits()), [2, 4, 8, 16, 32, 64, 128, 256], strict=True):
+        assert 0.8 * wait_s <= gap <= 1.2 * wait_s + 0.3
+    assert len(sent_by(Limits(retry_wait_max_s=40.0))) == 4 + 1  # the fifth retry waits for the rest
+    assert [round(gap) for gap in sent_by(Limits(retry_base_s=10.0, retry_jitter=0.0, retries_max=2))] == [10, 20]
+
+
+def test_a_long_pause_that_the_provider_names_is_waited_for_though_it_is_tested() -> None:
+    """Fifteen minutes: a lone call does not use up its retries by asking once a minute, and is sent when they end."""
+    opens_at = 900.0
+
+    class Closed(Account):
+        def _refusal(self, now: float, weight: float) -> ProviderError | None:
+            return RateLimited("come back later", retry_after_s=opens_at - now) if now < opens_at else None
+
+    for agents in (1, 30):
+        crowd = ConcurrentAgents(Closed(Bound(10, 10)), agents, steps=1)
+        seconds = virtual_run(crowd.run())
+        assert crowd.failed == []
+        assert opens_at <= seconds <= opens_at + 70
+
+
+@pytest.mark.parametrize("kind", [RateLimited, Overloaded], ids=["429", "529"])
+def test_refusals_open_no_breaker(kind: type[RateLimited] | type[Overloaded]) -> None:
+    storm = Account(Bound(50, 50), storming=lambda now: now < 7, status=lambda now: kind)
+    crowd = ConcurrentAgents(storm, 5, steps=1)
     seconds = virtual_run(crowd.run())
     assert crowd.failed == []
-    assert 40 <= seconds <= 50
+    assert 7 <= seconds <= 15
     assert len(storm.refused) >= 10
 
 

@@ -62,9 +62,8 @@ def test_bursts_of_refusals_end_no_turn(says: Callable[[Account], Any], every_s:
 
     account = Account(Bound(RATE, 5 * RATE), says=says, storming=storming, retry_after=seed % 2 == 0, seed=seed)
     _, used, _ = run(account)
-    assert used >= (
-        0.65 if says is silent and every_s == 5 else 0.7
-    )  # without headers, and two fifths of all time lost
+    # without headers and hints, and two fifths of all time lost, calls wait for longer than the bursts
+    assert used >= (0.5 if says is silent and every_s == 5 else 0.7)
 
 
 def test_a_provider_with_false_limits_and_bursts_is_detected_in_the_end() -> None:

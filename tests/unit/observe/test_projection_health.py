@@ -73,7 +73,7 @@ async def test_a_projection_that_fails_for_long_fails_the_check_only_if_it_is_re
     await runner.close()
 
 
-async def test_projections_that_stand_still_for_long_fail_the_check_and_idle_ones_do_not() -> None:
+async def test_f57_projections_that_stand_still_for_long_fail_the_check_and_idle_ones_do_not() -> None:
     store, projection, now = MemoryStore(), SlowProjection("ledger"), MovedTime()
     await store.open()
     runner = ProjectionRunner(store, [projection], workspace="w")

@@ -161,7 +161,7 @@ async def test_only_so_many_wait(sandbox: Sandbox, tmp_path: Path) -> None:
     await host.close()
 
 
-async def test_a_missed_deadline_costs_others_nothing_and_the_next_call_finds_a_new_process(
+async def test_f21_a_missed_deadline_costs_others_nothing_and_the_next_call_finds_a_new_process(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     """F21, OPENTALON-050, OPENTALON-051: who missed it is given up, and put down once its other calls have ended."""
@@ -213,7 +213,7 @@ async def test_its_own_error_is_reported_within_a_limit(sandbox: Sandbox, tmp_pa
 # --- failing -------------------------------------------------------------------------------------
 
 
-async def test_a_plugin_that_crashes_repeatedly_is_paused_and_tried_again(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_f26_a_plugin_that_crashes_repeatedly_is_paused_and_tried_again(sandbox: Sandbox, tmp_path: Path) -> None:
     """F26: three failures within a minute, then it is left alone for a while, with the reason."""
     pace = PluginHostSettings(restart_backoff_s=(0.05, 0.1), circuit_open_s=1.5)
     host = lab.host("crashes_at_start", tmp_path, sandbox, lab.PluginSetup(pace=pace))
@@ -252,7 +252,7 @@ async def test_a_plugin_that_exits_in_a_call_is_started_again_for_the_next(sandb
 
 
 @pytest.mark.parametrize("how", ["killed", "connections lost"])
-async def test_one_crash_with_seven_calls_in_flight_counts_as_one_failure(
+async def test_f58_one_crash_with_seven_calls_in_flight_counts_as_one_failure(
     sandbox: Sandbox, tmp_path: Path, how: str
 ) -> None:
     """F58: neither the host's restart limit nor the circuit breaker of the tool counts one cause seven times."""

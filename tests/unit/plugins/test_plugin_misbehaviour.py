@@ -156,7 +156,9 @@ async def works(host: PluginHost) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_it_is_contained_and_reported_and_others_are_not_affected(case: Case, scene: Scene, tmp_path: Path) -> None:
+def test_f21_f23_f25_it_is_contained_and_reported_and_others_are_not_affected(
+    case: Case, scene: Scene, tmp_path: Path
+) -> None:
     """F21 F22 F23 F24 F25 F26 F27, by the table."""
     scene.run(contained(case, scene.sandbox, scene.neighbour, tmp_path))
 
@@ -221,7 +223,7 @@ def test_an_answer_with_another_calls_id_affects_neither_call(scene: Scene, tmp_
     scene.run(play())
 
 
-def test_gigabytes_of_output_take_no_memory(scene: Scene, tmp_path: Path) -> None:
+def test_f22_gigabytes_of_output_take_no_memory(scene: Scene, tmp_path: Path) -> None:
     """F22: floods its output without so much as a line break; our memory stays flat, and the log says what was lost."""
 
     async def play() -> None:
@@ -241,7 +243,7 @@ def test_gigabytes_of_output_take_no_memory(scene: Scene, tmp_path: Path) -> Non
     scene.run(play())
 
 
-def test_protocol_text_on_its_output_is_a_line_of_its_log(scene: Scene, tmp_path: Path) -> None:
+def test_f27_protocol_text_on_its_output_is_a_line_of_its_log(scene: Scene, tmp_path: Path) -> None:
     """F27: the protocol has a socket of its own; output is only ever a log, with what it would do to a screen shown."""
 
     async def play() -> None:
@@ -281,7 +283,7 @@ def test_a_link_in_place_of_its_socket_is_not_followed(scene: Scene, tmp_path: P
     scene.run(play())
 
 
-def test_a_fork_that_leaves_its_session_dies_with_the_plugin(scene: Scene, tmp_path: Path) -> None:
+def test_f24_a_fork_that_leaves_its_session_dies_with_the_plugin(scene: Scene, tmp_path: Path) -> None:
     """F24, U20: children in other sessions, whose parents are gone and who ignore signals, all end."""
 
     async def play() -> None:

@@ -15,6 +15,7 @@ from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.core.tools import tool
+from mainstay.server.grpc import turn_stream
 from mainstay.testing import Call, Pieces, Raise, Stall
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -76,6 +77,7 @@ async def test_weave_and_stream_weave_are_one_path() -> None:
         last.reply.session = "one"
         last.reply.trace = reply.trace
         assert last.reply == reply
+        assert [(one.name, one.content, one.is_error) for one in reply.results] == [("add", "5", False)]
         assert (reply.outcome, reply.turn, reply.usage.prompt, reply.usage.completion) == ("answered", 1, 20, 10)
         kinds = [event.type for event in told]
         order = ["Received", "TurnStarted", "ToolFinished", "TextDelta", "TurnEnded", "Reply"]
@@ -239,6 +241,36 @@ async def until_waiting(world: World, count: int) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_loom_050_the_reply_has_the_results_of_the_turns_calls_in_their_order() -> None:
+    calls = [Call("add", {"a": 2, "b": 3}), Call("look_up", {}), Call("add", {"a": 1, "b": 1})]
+    script = [calls, [Call("add", {"a": 4, "b": 4})], "done", "no calls"]
+    async with served({"main": script}, tools=[add, look_up]) as world, world.client() as client:
+        reply = await client.weave("s", "work")
+        assert [(one.name, one.is_error) for one in reply.results] == [
+            *(("add", False), ("look_up", True), ("add", False), ("add", False))
+        ]
+        assert [one.content for one in reply.results if one.name == "add"] == ["5", "2", "8"]
+        assert "the backend said no" in reply.results[1].content
+        assert len({one.call_id for one in reply.results}) == 4
+        assert not (await client.weave("s", "again")).results
+
+
+async def test_results_that_are_too_large_for_one_message_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tool(effect="pure", untrusted=False, sink=False)
+    def page(number: int) -> str:
+        return f"{number}: " + "x" * 40_000
+
+    monkeypatch.setattr(turn_stream, "RESULTS_BYTES_MAX", 100_000)
+    script = [[Call("page", {"number": number}) for number in range(4)], "done"]
+    async with served({"main": script}, tools=[page]) as world, world.client() as client:
+        whole, _, cut, least = (await client.weave("s", "read")).results
+        assert whole.content == "0: " + "x" * 40_000
+        assert 19_000 < len(cut.content) < 21_000
+        assert cut.content.startswith("2: x")
+        assert cut.content.endswith("[cut: 40003 bytes in all]")
+        assert 1_000 < len(least.content) < 1_100, "each has a beginning"
+
+
 async def test_a_session_that_is_archived_or_unknown_says_so() -> None:
     async with served({"main": ["hello"]}) as world, world.client() as client:
         await client.weave("s", "hello")
@@ -299,6 +331,8 @@ async def test_a_turn_that_waits_for_approval_says_for_which() -> None:
         await world.agents["main"].approvals.approve(reply.detail)
         later = await everything(client.stream("s", after=told[-2].sequence))
         assert later[-1].type == "TurnEnded"
+        (finished,) = (event for event in later if event.type == "ToolFinished")
+        assert msgspec.json.decode(finished.data)["result"]["content"] == "5"
 
 
 SUM = [[Call("add", {"a": 2, "b": 3})], "It is 5."]

@@ -14,11 +14,23 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from support.fixed_home import FixedHome
-from support.grpc_world import PROTO, World, details, everything, opened_workspaces, served, trailing, trouble, until
+from support.grpc_world import (
+    HOLDS_S,
+    PROTO,
+    World,
+    details,
+    everything,
+    opened_workspaces,
+    served,
+    trailing,
+    trouble,
+    until,
+)
 
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.gateway.operation_gateway import OperationGateway
+from mainstay.server.grpc import open_calls
 from mainstay.server.grpc.agent_schema import build_file_descriptor
 from mainstay.server.grpc.authentication import GrpcSettings, is_local_address
 from mainstay.server.grpc.server import serve_grpc
@@ -34,7 +46,7 @@ def keyed(world: Any, *metadata: tuple[str, str]) -> Any:
 async def test_no_key_is_needed_on_this_machine_unless_configured_or_forwarded_by_a_proxy() -> None:
     async with served({"main": ["hello"] * 9}) as world, world.client() as client:
         assert (await client.weave("s", "hello")).text == "hello"
-        for name in ("x-forwarded-for", "forwarded", "via", "origin", "x-real-ip"):
+        for name in ("x-forwarded-for", "forwarded", "via", "origin", "x-real-ip", "sec-fetch-site"):
             request, metadata = keyed(world, (name, "10.0.0.9"))
             error = await trouble(client.stub.Weave(request, metadata=metadata))
             assert error.code() is grpc.StatusCode.UNAUTHENTICATED
@@ -42,6 +54,24 @@ async def test_no_key_is_needed_on_this_machine_unless_configured_or_forwarded_b
         error = await trouble(client.weave("s", "hello"))
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
         assert trailing(error)["mainstay-error-type"] == "unauthorized"
+
+
+async def test_f43_a_page_under_a_name_that_only_points_here_says_nothing_to_the_agent() -> None:
+    """Without TLS a browser speaks HTTP/1.1, whatever the content type; it sends its origin with every POST."""
+    async with served({"main": ["hello"]}) as world:
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        body = world.pb.WeaveRequest(session="s", text="hello").SerializeToString()
+        frame = b"\0" + len(body).to_bytes(4, "big") + body
+        head = (
+            "POST /mainstay.v1.Agent/Weave HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n"
+            f"Content-Type: application/grpc\r\nContent-Length: {len(frame)}\r\n\r\n"
+        )
+        writer.write(head.encode() + frame)
+        async with asyncio.timeout(HOLDS_S):
+            answer = await reader.read()
+        writer.close()
+        assert b"200 OK" not in answer
+        assert await world.agents["main"].sessions.list() == []
 
 
 @pytest.mark.parametrize(
@@ -110,6 +140,22 @@ async def test_a_key_may_do_what_it_is_for_until_it_is_revoked() -> None:
             await client.weave("s", "hello")
             await world.people.revoke_key(chats.split("_")[1])
             assert (await trouble(client.weave("s", "hello"))).code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_f77_no_event_is_sent_after_the_key_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before the next check of the keys of open calls."""
+    monkeypatch.setattr(open_calls, "KEY_CHECK_S", 3600.0)
+    held = Stall(then=f"the {CANARY}")
+    async with served({"main": lambda context, options: held}) as world:
+        key = await world.key("ann", "main")
+        async with world.client(key) as client:
+            stream = client.stream("s", "hello")
+            await held.reached.wait()
+            await world.people.revoke_key(key.split("_")[1])
+            held.release()
+            error = await trouble(stream)
+            assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert error.details() == "this API key is not valid any more"
 
 
 async def test_a_key_has_its_rate_and_its_streams() -> None:

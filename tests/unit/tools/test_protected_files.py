@@ -120,7 +120,7 @@ def config(space: Workspace, key: str) -> str:
 
 
 @pytest.mark.parametrize("name", PLANTS)
-async def test_after_make_test_in_a_hostile_clone_the_owners_git_runs_nothing_of_it(
+async def test_f67_after_make_test_in_a_hostile_clone_the_owners_git_runs_nothing_of_it(
     name: str, space: Workspace, bash: Tool
 ) -> None:
     marker = build_clone(space, PLANTS[name])
@@ -137,7 +137,7 @@ async def test_after_make_test_in_a_hostile_clone_the_owners_git_runs_nothing_of
 
 
 @pytest.mark.parametrize("depth", ["", "sub/deep/"])
-async def test_obeyed_files_are_neither_created_nor_changed_at_any_depth(
+async def test_f67_obeyed_files_are_neither_created_nor_changed_at_any_depth(
     depth: str, space: Workspace, bash: Tool
 ) -> None:
     recipe = "; ".join(f"mkdir -p $$(dirname {depth}{name}); echo planted > {depth}{name}" for name in OBEYED)

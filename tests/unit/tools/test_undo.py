@@ -109,7 +109,9 @@ def git(world: UndoWorld, *arguments: str) -> str:
         *("ln -sf tool.sh link", "python3 -c 'open(\"a.txt\", \"w\")'", "mkdir -p x/y; echo > x/y/z"),
     ],
 )  # fmt: skip
-async def test_what_a_command_empties_or_overwrites_comes_back(world: UndoWorld, script: str, tainted: bool) -> None:
+async def test_f70_what_a_command_empties_or_overwrites_comes_back(
+    world: UndoWorld, script: str, tainted: bool
+) -> None:
     fill(world)
     before = world.contents()
     await world.command(script, tainted=tainted)
@@ -128,7 +130,7 @@ async def test_what_a_command_empties_or_overwrites_comes_back(world: UndoWorld,
         *("chmod 500 deep", "python3 -c 'import shutil; shutil.rmtree(\"deep\")'", "mkfifo pipe; rm tool.sh"),
     ],
 )  # fmt: skip
-async def test_what_a_command_of_a_clean_session_removes_comes_back(world: UndoWorld, script: str) -> None:
+async def test_f67_what_a_command_of_a_clean_session_removes_comes_back(world: UndoWorld, script: str) -> None:
     fill(world)
     before = world.contents()
     await world.command(script)

@@ -367,6 +367,34 @@ async def test_a_trigger_waits_while_its_session_is_full_and_the_others_go_on(tm
 
 
 @virtual
+async def test_files_for_a_busy_thread_keep_their_order(tmp_path: Path) -> None:
+    """GUPPY-107: each file is put while the lane is full; retries with backoff do not let a later one overtake."""
+    gate = Stall("done")
+
+    def answer(context: Context, options: Any) -> Any:
+        return gate if context.messages[-1].text == "busy" else "done"
+
+    names = ["ninth", "eighth", "seventh", "sixth"]
+    async with World(tmp_path, script=answer, limits=PATIENT) as world:
+        lane = world.lanes.get("bells")
+        for number in range(6):  # one runs, and five wait
+            await lane.accept(InputEnvelope(parts=to_parts("busy" if not number else "more"), thread="bells"))
+        for number, name in enumerate(names):
+            if number % 2:
+                world.put(one_shot(name, format_due_time(world.clock.now_ms() + 5_000)))
+            else:
+                world.put(Trigger(name=name, kind="immediate", text=f"this is {name}", target=BELLS))
+            await world.pass_s(23)
+        elsewhere = TriggerTarget(session="free")
+        world.put(Trigger(name="other", kind="immediate", text="this is other", target=elsewhere))
+        await world.until(lambda: "other.json" not in world.files(), within_s=60)
+        gate.release()
+        await world.until(lambda: len(world.files("done")) == 5, within_s=600)
+        fired = [event.parts[0].text for event in await world.prompts() if event.id.startswith("trigger:")]
+        assert fired == [f"this is {name}" for name in names]
+
+
+@virtual
 async def test_catch_up_runs_keep_their_order(tmp_path: Path) -> None:
     """GUPPY-107, with the policy `all`: only what comes due while it waits is passed over."""
     world = World(tmp_path, delay_s=200.0)  # longer than from one to the next is waited for an answer

@@ -282,7 +282,7 @@ async def test_a_named_destination_needs_a_request_for_such_an_action() -> None:
     assert "does not ask for send_money" in why
 
 
-async def test_many_calls_to_a_named_destination_are_a_channel() -> None:
+async def test_f69_many_calls_to_a_named_destination_are_a_channel() -> None:
     texts = ["x" * length for length in range(DESTINATION_REPEATS_MAX + 3)]
     calls = [READ_MAIL, *(Call("tell", {"to": "bob@example.org", "text": text}) for text in texts)]
     tell = FunctionTool(send_mail.function, name="tell", untrusted=False, sink=["to"], capabilities=["send.mail"])

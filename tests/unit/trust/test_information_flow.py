@@ -200,13 +200,13 @@ def test_a_destination_in_the_persons_text_is_named(destination: str, text: str)
         ("eve@e.com", "\u4e0d\u8981\u53d1\u7ed9 eve@e.com"),
     ],
 )
-def test_similar_text_does_not_name_a_destination(destination: str, text: str) -> None:
+def test_f69_similar_text_does_not_name_a_destination(destination: str, text: str) -> None:
     assert not is_named_by_user(destination, [text], "/w")
 
 
 @given(st.text(max_size=30), st.text(max_size=60), st.text(max_size=10))
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_nothing_is_named_that_does_not_stand_there(destination: str, before: str, after: str) -> None:
+def test_f69_nothing_is_named_that_does_not_stand_there(destination: str, before: str, after: str) -> None:
     """Without a folder to be relative to, and apart from case, slashes, scheme and composition."""
     import unicodedata
 
@@ -225,7 +225,7 @@ JOINERS = st.sampled_from([*"abz09-_/@%+~=&#", "x.", "y@", "é"])
 
 @given(WORD, JOINERS)
 @settings(max_examples=EXAMPLES, deadline=None)
-def test_a_part_of_something_longer_is_never_named(word: str, joiner: str) -> None:
+def test_f69_a_part_of_something_longer_is_never_named(word: str, joiner: str) -> None:
     assert is_named_by_user(word, [f"send it to '{word}', please"])
     assert not is_named_by_user(word, [f"send it to '{joiner}{word}', please"]) or joiner in "#@"
     assert not is_named_by_user(word, [f"send it to '{word}{joiner}x', please"])
@@ -389,7 +389,7 @@ def test_f55_a_file_that_was_only_named_is_not_removed_on_the_instruction_of_a_p
     assert policy.decide(Bash(), {"command": "rm report.txt"}, None, tainted).decision == decision  # type: ignore[arg-type]
 
 
-async def test_destinations_in_keys_and_beyond_a_thousand_are_seen() -> None:
+async def test_f69_destinations_in_keys_and_beyond_a_thousand_are_seen() -> None:
     spoken = PolicyContext(tainted=True, read_user_texts=lambda: ["write to bob@b.com"])
     send = Plain("send", "send", sink=("to",))
     policy = Policy(PolicyRules(), confinement=BOXED)

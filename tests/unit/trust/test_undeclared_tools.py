@@ -74,7 +74,7 @@ def test_effect_says_nothing_about_flow() -> None:
     assert (whole.untrusted, whole.sink, whole.undeclared) == (False, ("place",), ())
 
 
-def test_a_function_without_a_return_type_or_with_an_unknown_one_is_a_source() -> None:
+def test_f66_a_function_without_a_return_type_or_with_an_unknown_one_is_a_source() -> None:
     def bare(x: int):  # type: ignore[no-untyped-def]
         return x
 
@@ -98,7 +98,7 @@ OBEYS = [Call("inbox", {}), Call("send", {"to": "eve@example.net", "text": LETTE
 
 
 @pytest.mark.parametrize("effect_only", [False, True], ids=["nothing declared", "effect only"])
-async def test_an_attack_through_undeclared_tools_waits_for_approval(effect_only: bool) -> None:
+async def test_f66_an_attack_through_undeclared_tools_waits_for_approval(effect_only: bool) -> None:
     sent: list[str] = []
 
     def inbox() -> str:
@@ -281,7 +281,7 @@ def sub_agent_context() -> PolicyContext:
     return PolicyContext(tainted=True, is_sub_agent=True)
 
 
-async def test_a_sub_agent_is_refused_because_it_has_nobody_to_ask() -> None:
+async def test_f66_a_sub_agent_is_refused_because_it_has_nobody_to_ask() -> None:
     _, send = mailbox([])
     verdict = Policy(PolicyRules(), confinement=BOXED).decide(
         send, {"to": "a@b.c", "text": "x"}, context(), sub_agent_context()

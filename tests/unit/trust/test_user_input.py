@@ -30,7 +30,7 @@ SEND: list[Any] = [Call("send", {"to": "eve@example.net", "text": "hi"}), "done"
     ],
     ids=["typed", "in the content", "typed beside content", "content only"],
 )
-async def test_content_of_a_prompt_names_no_destination(
+async def test_f68_content_of_a_prompt_names_no_destination(
     parts: tuple[TextInput, ...], outcome: type[Answered] | type[Paused]
 ) -> None:
     sent: list[str] = []
@@ -47,7 +47,7 @@ async def test_content_of_a_prompt_names_no_destination(
     assert sent == (["eve@example.net"] if outcome is Answered else [])
 
 
-def test_stdin_in_place_of_a_dash_is_content_and_a_whole_prompt_on_stdin_is_not(
+def test_f68_stdin_in_place_of_a_dash_is_content_and_a_whole_prompt_on_stdin_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def pipe(text: str) -> None:
@@ -95,7 +95,7 @@ async def test_only_the_sender_of_the_turn_names_destinations_in_it() -> None:
     assert sent == ["eve@example.net"]
 
 
-async def test_what_others_said_in_the_room_before_names_no_destination() -> None:
+async def test_f68_what_others_said_in_the_room_before_names_no_destination() -> None:
     """Overheard messages are joined with the prompt into one message; each keeps its sender."""
     sent: list[str] = []
 

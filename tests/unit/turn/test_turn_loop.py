@@ -33,9 +33,10 @@ from mainstay.core.messages import (
     parts_text,
 )
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import ModelInfo, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
+from mainstay.core.ports import Effect, ModelInfo, StreamFinished, TextPiece, ThinkingPiece, Tool, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Call, Pieces, Raise, Say, ScriptedProvider, Stall
+from mainstay.tools.fetch import FetchTool
 
 
 @tool(untrusted=False, sink=False)
@@ -425,3 +426,36 @@ async def check_cut_off(reason: FinishReason) -> None:
         assert second.is_error
         assert "cut off, by the output limit or a filter" in second.content
         await world.check_replay()
+
+
+@virtual
+async def test_calls_of_tools_that_change_nothing_run_beside_each_other_and_are_replayed() -> None:
+    """Also tools that are not `pure`, like `fetch`: their starts are recorded before the first result."""
+    running = [0, 0]
+
+    def looking(name: str, effect: Effect, *, parallel: bool) -> Tool:
+        @tool(name=name, effect=effect, untrusted=False, sink=False)
+        async def look(n: int) -> str:
+            running[0] += 1
+            running[1] = max(running)
+            await asyncio.sleep(9 - n)
+            running[0] -= 1
+            return f"seen {n}"
+
+        look.parallel = parallel  # type: ignore[attr-defined]
+        return look
+
+    tools = [looking("get", "idempotent", parallel=True), looking("read", "pure", parallel=False)]
+    tools.append(looking("act", "unsafe", parallel=False))
+    for names, most in (("gg", 2), ("grg", 3), ("rgrgr", 5), ("ga", 1), ("ggagg", 2), ("arggra", 4)):
+        full = {"g": "get", "r": "read", "a": "act"}
+        running[1] = 0
+        async with World([[Call(full[letter], {"n": n}) for n, letter in enumerate(names)], "done"], tools) as world:
+            assert (await world.ask("go")).text == "done"
+            assert running[1] == most, names
+            assert [result.content for result in await world.results()] == [f"seen {n}" for n in range(len(names))]
+            await world.check_replay()
+
+
+def test_fetch_runs_beside_other_calls_that_change_nothing() -> None:
+    assert FetchTool.parallel

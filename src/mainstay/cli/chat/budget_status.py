@@ -7,7 +7,7 @@ from mainstay.config.schema import Config
 from mainstay.core.budget_reports import BudgetReport, BudgetUsage
 from mainstay.core.budget_reservation_ids import to_nanodollars
 from mainstay.core.ports import SessionInfo
-from mainstay.metering.budget_definitions import SpendingBudget, describe_budget, format_amount, format_time
+from mainstay.metering.budget_definitions import BudgetKind, SpendingBudget, describe_budget, format_amount, format_time
 
 
 def is_price_estimated(model: str, config: Config) -> bool:
@@ -22,12 +22,16 @@ def format_budgets(report: BudgetReport, workspace: str, info: SessionInfo) -> l
     """
     lines = []
     used = {"money": info.cost, "tokens": info.prompt_tokens + info.completion_tokens, "calls": info.calls}
-    for limit in report.each:
-        if limit.scope == "session":
-            row = BudgetUsage(limit.budget, "session", "", "", limit.kind, used[limit.kind], limit.limit, 0)
-            lines.append(_format_budget(row))
-    own = {"person": "", "workspace": workspace, "home": ""}
-    return lines + [_format_budget(row) for row in report.budgets if own.get(row.scope) == row.name]
+    configured = {limit.kind: limit.limit for limit in report.each if limit.scope == "session"}
+    own: dict[BudgetKind, float | None] = {
+        "money": info.budget.money,
+        "tokens": info.budget.tokens,
+        "calls": info.budget.tool_calls,
+    }
+    for kind, limit in (configured | {kind: limit for kind, limit in own.items() if limit is not None}).items():
+        lines.append(_format_budget(BudgetUsage("", "session", "", "", kind, used[kind], limit, 0)))
+    names = {"person": "", "workspace": workspace, "home": ""}
+    return lines + [_format_budget(row) for row in report.budgets if names.get(row.scope) == row.name]
 
 
 def _format_budget(row: BudgetUsage) -> str:

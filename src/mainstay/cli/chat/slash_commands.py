@@ -8,9 +8,11 @@ from typing import Literal
 import msgspec
 
 from mainstay.cli.chat.chat_session import ChatSession
+from mainstay.cli.commands.output import format_time
 from mainstay.config.schema_judges_budgets_telemetry import limits_money
 from mainstay.context.fallback_summary import OUTLINE_NOTE
 from mainstay.core.errors import InputRefused, SessionUnknown
+from mainstay.core.limits import SessionBudget
 from mainstay.core.outcome_text import format_count
 from mainstay.core.ports import SessionInfo
 from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
@@ -24,6 +26,8 @@ COMMANDS = {
     "/steer": "TEXT: send a message to the running turn (plain text does the same)",
     "/status": "show the model, the session and its state",
     "/model": "[NAME]: show or change the model",
+    "/pause": "pause this session: prompts wait until /resume",
+    "/resume": "resume this session after /pause",
     "/approve": "[always | JSON]: approve the pending tool call; JSON replaces its arguments",
     "/deny": "[REASON]: deny the pending tool call",
     "/undo": "[TURN | list]: show what the last turn changed in files, and restore it",
@@ -33,6 +37,8 @@ COMMANDS = {
     "/context": "show what the model sees, and how much space is left",
     "/compact": "[FOCUS]: summarise older turns now; FOCUS is what the summary must keep",
     "/profile": "[KEY=VALUE … | clear]: show or change what the agent knows about you in this session",
+    "/metadata": "[KEY=VALUE … | clear]: show or change values kept with this session, which the model does not see",
+    "/budget": "[money=D tokens=N tool_calls=N | reset]: show or change what this session may spend in all",
     "/skill": "NAME [TEXT]: use a skill; /skills lists them",
     "/skills": "list the agent's skills",
     "/sessions": "[NAME or NUMBER]: list sessions, or continue another one",
@@ -109,6 +115,8 @@ async def _show_status(chat: ChatSession, argument: str) -> SlashCommandResult:
             f"model    {escape_line(chat.model)} ({escape_line(chat.setup.discovered.reason)})",
             f"session  {escape_line(chat.session)}, {_format_session_size(standing)}, {doing}",
             f"home     {escape_line(str(chat.setup.home))}, workspace {escape_line(chat.setup.config.workspace)}",
+            *(["status   paused: prompts wait until /resume"] if standing.status == "paused" else []),
+            *([f"summary  of older turns, {format_time(standing.compacted)}"] if standing.compacted else []),
             *(["trust    open: no information flow control"] if chat.setup.config.trust == "open" else []),
         ]
     )
@@ -120,6 +128,16 @@ async def _show_or_change_model(chat: ChatSession, argument: str) -> SlashComman
         return SlashCommandResult([f"model changed to {escape_line(chat.model)}"])
     reason = escape_line(chat.setup.discovered.reason)
     return SlashCommandResult([f"{escape_line(chat.model)} ({reason}); /model <provider>/<model> changes it"])
+
+
+async def _pause_session(chat: ChatSession, argument: str) -> SlashCommandResult:
+    await chat.agent.sessions.pause(chat.session)
+    return SlashCommandResult(["this session is paused: prompts are stored and wait until /resume"])
+
+
+async def _resume_session(chat: ChatSession, argument: str) -> SlashCommandResult:
+    await chat.agent.sessions.activate(chat.session)
+    return SlashCommandResult(["this session is active again"])
 
 
 async def _approve_call(chat: ChatSession, argument: str) -> SlashCommandResult:
@@ -220,13 +238,47 @@ async def _show_or_change_profile(chat: ChatSession, argument: str) -> SlashComm
                 ['usage: /profile name=Ana goal="learn Portuguese", or /profile clear to remove all fields']
             )
         await profile.set(**fields)
-    saved = await profile.get()
-    if not saved:
-        return SlashCommandResult(["the profile is empty; /profile name=Ana adds a field"])
-    width = max(len(escape_line(name)) for name in saved)
-    return SlashCommandResult(
-        [f"{escape_line(name):{width}}  {escape_line(value)}" for name, value in sorted(saved.items())]
-    )
+    return SlashCommandResult(_format_fields(await profile.get(), "profile", "name=Ana"))
+
+
+async def _show_or_change_metadata(chat: ChatSession, argument: str) -> SlashCommandResult:
+    sessions = chat.agent.sessions
+    if argument == "clear":
+        await sessions.clear_metadata(chat.session)
+        return SlashCommandResult(["the metadata is now empty"])
+    if argument:
+        fields = _parse_fields(argument)
+        if not fields:
+            return SlashCommandResult(["usage: /metadata ticket=T-1, or /metadata clear to remove all fields"])
+        await sessions.set_metadata(chat.session, fields)
+    return SlashCommandResult(_format_fields(await sessions.metadata(chat.session), "metadata", "ticket=T-1"))
+
+
+def _format_fields(fields: dict[str, str], kind: str, example: str) -> list[StyledLine]:
+    if not fields:
+        return [f"the {kind} is empty; /{kind} {example} adds a field"]
+    width = max(len(escape_line(name)) for name in fields)
+    return [f"{escape_line(name):{width}}  {escape_line(value)}" for name, value in sorted(fields.items())]
+
+
+async def _show_or_change_budget(chat: ChatSession, argument: str) -> SlashCommandResult:
+    from mainstay.cli.commands.session_settings import describe_session_budget  # rarely used
+
+    sessions = chat.agent.sessions
+    info = await chat.load_info() or SessionInfo(key=chat.session)
+    if argument == "reset":
+        info = await sessions.set_budget(chat.session)
+    elif argument:
+        limits = msgspec.to_builtins(info.budget) | _parse_fields(argument)
+        try:
+            budget = msgspec.convert(limits, SessionBudget, strict=False)
+        except msgspec.ValidationError:
+            budget = None
+        if budget is None or not limits.keys() <= set(SessionBudget.__struct_fields__):
+            return SlashCommandResult(["usage: /budget money=0.50 tokens=100000 tool_calls=20, or /budget reset"])
+        info = await sessions.set_budget(chat.session, **msgspec.structs.asdict(budget))
+    own = describe_session_budget(info.budget)
+    return SlashCommandResult([own or "this session has no budget of its own; /budget money=0.50 sets one"])
 
 
 def _parse_fields(text: str) -> dict[str, str]:
@@ -318,6 +370,10 @@ _HANDLERS: dict[str, Callable[[ChatSession, str], Awaitable[SlashCommandResult]]
     "/deny": _deny_call,
     "/undo": _undo_turn,
     "/usage": _show_usage,
+    "/pause": _pause_session,
+    "/resume": _resume_session,
+    "/metadata": _show_or_change_metadata,
+    "/budget": _show_or_change_budget,
     "/calls": _show_calls,
     "/compact": _compact_session,
     "/profile": _show_or_change_profile,

@@ -20,6 +20,7 @@ from mainstay.cli.commands.agent_setup import (
 from mainstay.cli.commands.home_locator import run_async
 from mainstay.cli.commands.output import print_json
 from mainstay.cli.parser.root import UsageError
+from mainstay.core.errors import SessionUnknown
 from mainstay.core.events import ApprovalAsked, TurnEnded
 from mainstay.core.limits import Limits
 from mainstay.core.memory_tiers import format_origin
@@ -27,6 +28,7 @@ from mainstay.core.messages import Text
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed, Outcome, Paused, Reply
 from mainstay.core.outcome_text import describe_outcome
 from mainstay.core.turn_location import TurnLocation
+from mainstay.guards.terminal_sanitizer import escape_line
 from mainstay.terminal.approval_formatter import format_shell_hints
 from mainstay.terminal.plain_printer import PlainPrinter
 
@@ -66,6 +68,16 @@ def _read_stdin() -> str:
     return sys.stdin.buffer.read(limit + 1).decode(errors="replace").rstrip("\n")
 
 
+async def _note_if_paused(agent: AgentClient, session: str) -> None:
+    try:
+        info = await agent.sessions.get(session)
+    except SessionUnknown:
+        return
+    if info.status == "paused":
+        name = escape_line(session)
+        print_note(f"{name} is paused: the prompt waits for `mainstay session activate {name}`")
+
+
 async def _stream_turn(setup: AgentSetup, session: str, prompt: list[Text]) -> Outcome:
     # a script gets only text that is final
     printer = PlainPrinter(_write_stdout, print_note, format_shell_hints, streams=sys.stdout.isatty())
@@ -74,6 +86,7 @@ async def _stream_turn(setup: AgentSetup, session: str, prompt: list[Text]) -> O
         try:
             await apply_requested_model(setup, agent, session)
             await set_working_folder(setup, agent, session)
+            await _note_if_paused(agent, session)
             async for event in agent.stream(session, prompt):
                 printer.show_event(event)
                 match event:
@@ -94,6 +107,7 @@ async def _run_turn(setup: AgentSetup, session: str, prompt: list[Text]) -> Repl
         try:
             await apply_requested_model(setup, agent, session)
             await set_working_folder(setup, agent, session)
+            await _note_if_paused(agent, session)
             reply = await agent.run(session, prompt)
         except asyncio.CancelledError:
             await _abort_turn(agent, session)

@@ -23,6 +23,7 @@ from mainstay.cli.commands.home_locator import (
     run_async,
 )
 from mainstay.cli.commands.output import format_clock, format_time, print_json, print_table, style_text
+from mainstay.cli.commands.session_settings import describe_session_budget
 from mainstay.cli.commands.transcript_formatter import format_conversation, format_event_row
 from mainstay.context.compiler import ContextView
 from mainstay.core.errors import InputRefused
@@ -100,6 +101,9 @@ def show(options: argparse.Namespace) -> int:
     facts.append(f"{format_number(info.prompt_tokens)} tokens in, {format_number(info.completion_tokens)} out")
     facts += [format_dollars(info.cost)] if info.cost else []
     facts += [f"forked from {escape_line(info.parent)}"] if info.parent else []
+    facts += [f"summarised {format_time(info.compacted)}"] if info.compacted else []
+    facts += [f"model {escape_line(info.model)}"] if info.model else []
+    facts += [f"budget {limits}"] if (limits := describe_session_budget(info.budget)) else []
     print(style_text(escape_line(info.key), "bold"), style_text(" · ".join(facts), "dim"))
     for line in format_conversation(records):
         print(line)

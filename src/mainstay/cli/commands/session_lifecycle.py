@@ -1,4 +1,4 @@
-"""`mainstay session import|fork|archive|activate|release|undo|delete`: through the home's owner, or as its owner."""
+"""`mainstay session import|fork|archive|activate|pause|release|undo|delete`: through the home's owner, or as it."""
 
 from __future__ import annotations
 
@@ -96,12 +96,22 @@ def activate(options: argparse.Namespace) -> int:
     return _print_done(options, names, "active")
 
 
-async def _set_status(location: WorkspaceLocation, names: Sequence[str], status: Literal["archived", "active"]) -> None:
+def pause(options: argparse.Namespace) -> int:
+    names: list[str] = options.sessions
+    run_async(_set_status(resolve_workspace(options), names, "paused"))
+    return _print_done(options, names, "paused")
+
+
+async def _set_status(
+    location: WorkspaceLocation, names: Sequence[str], status: Literal["archived", "active", "paused"]
+) -> None:
     """Change all sessions, or none if one does not exist."""
     await _check_sessions_exist(location, names)
     async with open_home_client(location) as client:
+        sessions = client.sessions
+        change = {"archived": sessions.archive, "active": sessions.activate, "paused": sessions.pause}[status]
         for name in names:
-            await (client.sessions.archive(name) if status == "archived" else client.sessions.activate(name))
+            await change(name)
 
 
 def release(options: argparse.Namespace) -> int:

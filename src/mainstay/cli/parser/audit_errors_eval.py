@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mainstay.cli.parser.base import CommandGroup, CommandParser, build_json_option, parse_count
+from mainstay.cli.parser.base import CommandGroup, CommandParser, build_json_option, parse_count, parse_session_name
 
 JOBS_DEFAULT, JOBS_MAX = 4, 64
 
@@ -16,7 +16,7 @@ def add_audit(commands: CommandGroup) -> None:
 
 def _add_audit_commands(audit: CommandGroup) -> None:
     show = audit.add_command("show", "List audit entries of all workspaces, or of --workspace.", "audit:show")
-    show.add_argument("--session", metavar="S", help="only of this session")
+    show.add_argument("--session", type=parse_session_name, metavar="S", help="only of this session")
     show.add_argument("--person", metavar="NAME", help="only of this user")
     show.add_argument("--kind", metavar="K", help="only of this kind: input, turn, tool, policy, approval, key, …")
     show.add_argument(
@@ -78,7 +78,7 @@ def _build_list_options() -> CommandParser:
 
 def _build_filter_options() -> CommandParser:
     parser = CommandParser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    parser.add_argument("--session", metavar="S", help="only of this session")
+    parser.add_argument("--session", type=parse_session_name, metavar="S", help="only of this session")
     parser.add_argument("--kind", metavar="K", help="only of this kind: turn, tool, judge, delivery, guard, server, …")
     what = "only from this date on: 2026-11-02, 2026-11-02T15:30, today, 7d (UTC)"
     parser.add_argument("--since", metavar="D", help=what)
@@ -90,7 +90,7 @@ def add_eval(commands: CommandGroup) -> None:
     run = commands.add_command("eval", about, "eval:evaluate")
     run.add_argument("file", nargs="?", metavar="FILE", help="a YAML file of cases")
     what = "instead of FILE: a recorded session, each turn of it a case; can be repeated"
-    run.add_argument("--session", metavar="S", action="append", default=[], help=what)
+    run.add_argument("--session", type=parse_session_name, metavar="S", action="append", default=[], help=what)
     run.add_argument("--sessions", action="store_true", help="instead of FILE: all recorded sessions")
     which = run.add_mutually_exclusive_group()
     which.add_argument("--model", metavar="M", help='the model to use, as "<provider>/<model>"')

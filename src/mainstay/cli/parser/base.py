@@ -140,6 +140,22 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_dollars(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in dollars above 0")
+    return value
+
+
+def parse_session_name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a session's name must not be empty")
+    return text
+
+
 def parse_seconds(text: str) -> float:
     try:
         value = float(text)

@@ -19,8 +19,10 @@ from mainstay.cli.parser.base import (
     build_json_option,
     build_shared_options,
     parse_count,
+    parse_dollars,
     parse_port,
     parse_seconds,
+    parse_session_name,
 )
 from mainstay.cli.parser.base import UsageError as UsageError
 from mainstay.cli.parser.skills_patterns_triggers import add_patterns, add_skills, add_triggers
@@ -104,13 +106,15 @@ def _split_server_command(arguments: Sequence[str]) -> tuple[Sequence[str], Sequ
 def _add_chat_run_serve(commands: CommandGroup) -> None:
     chat = commands.add_command("chat", "Chat with the agent in this terminal.", "chat:chat", has_json=False)
     which = chat.add_mutually_exclusive_group()
-    which.add_argument("--session", metavar="S", help="the session to continue (default: the last one)")
+    which.add_argument(
+        "--session", type=parse_session_name, metavar="S", help="the session to continue (default: the last one)"
+    )
     which.add_argument("--new", action="store_true", help="start a new session")
     chat.add_argument("--model", metavar="M", help='the model to use, as "<provider>/<model>"')
     _add_download_option(chat)
     run = commands.add_command("run", "Run one turn and print the answer, for scripts.", "run:run")
     run.add_argument("text", nargs="*", metavar="TEXT", help="the prompt; `-` is replaced by stdin")
-    run.add_argument("--session", metavar="S", help="the session to use (default: a new one)")
+    run.add_argument("--session", type=parse_session_name, metavar="S", help="the session to use (default: a new one)")
     run.add_argument("--model", metavar="M", help='the model to use, as "<provider>/<model>"')
     _add_download_option(run)
     about = "Run the gateway until stopped: HTTP, gRPC, chat platforms and triggers for all workspaces."
@@ -192,22 +196,26 @@ def _add_sessions(commands: CommandGroup) -> None:
     )
     load = commands.add_command("import", "Import a session from a file.", "session_lifecycle:import_file")
     load.add_argument("file", metavar="FILE", help='JSON or JSON lines of {"role": …, "content": …}; `-` is stdin')
-    load.add_argument("--session", metavar="S", help="its name (default: the file's name)")
+    load.add_argument("--session", type=parse_session_name, metavar="S", help="its name (default: the file's name)")
     export = _add_session_name(commands.add_command("export", "Write log.jsonl and context.jsonl.", "session:export"))
     export.add_argument("--to", metavar="DIR", help="the folder to write to (default: one named like the session)")
     fork = _add_session_name(
         commands.add_command("fork", "Copy a session's history into a new session.", "session_lifecycle:fork_session")
     )
-    fork.add_argument("new", metavar="NEW", help="the new session's name")
+    fork.add_argument("new", type=parse_session_name, metavar="NEW", help="the new session's name")
     fork.add_argument("--upto", type=parse_count, metavar="N", help="copy only records 1 to N")
     help = "Run a session again from its records, without a model, and compare."
     _add_session_name(commands.add_command("replay", help, "session:replay_session"))
     archive = commands.add_command(
         "archive", "Archive sessions: they refuse prompts and keep everything.", "session_lifecycle:archive"
     )
-    archive.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
-    activate = commands.add_command("activate", "Reactivate archived sessions.", "session_lifecycle:activate")
-    activate.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
+    archive.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
+    activate = commands.add_command("activate", "Reactivate archived or paused sessions.", "session_lifecycle:activate")
+    activate.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
+    about = "Pause sessions: prompts are stored and wait until the session is activated."
+    pause = commands.add_command("pause", about, "session_lifecycle:pause")
+    pause.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
+    _add_session_settings(commands)
     about = "Run a turn again that was set aside because processes ended while they ran it."
     release = _add_session_name(commands.add_command("release", about, "session_lifecycle:release"))
     release.add_argument("--fail", action="store_true", help="do not run it again: end it as failed")
@@ -217,8 +225,28 @@ def _add_sessions(commands: CommandGroup) -> None:
     undo.add_argument("--list", action="store_true", help="list the turns that can be undone")
     undo.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     delete = commands.add_command("delete", "Delete sessions and their messages.", "session_lifecycle:delete")
-    delete.add_argument("sessions", nargs="+", metavar="SESSION", help="a session's name")
+    delete.add_argument("sessions", nargs="+", type=parse_session_name, metavar="SESSION", help="a session's name")
     delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def _add_session_settings(commands: CommandGroup) -> None:
+    module = "session_settings:show_or_change_"
+    model = _add_session_name(commands.add_command("model", "Show or change a session's model.", f"{module}model"))
+    model.add_argument("model", nargs="?", metavar="MODEL", help='the model to use, as "<provider>/<model>"')
+    model.add_argument("--reset", action="store_true", help="use the agent's default model again")
+    for name, about in (
+        ("profile", "Show or change what the model is told about the person of a session."),
+        ("metadata", "Show or change values kept with a session, which the model does not see."),
+    ):
+        fields = _add_session_name(commands.add_command(name, about, f"{module}{name}"))
+        fields.add_argument("fields", nargs="*", metavar="KEY=VALUE", help="fields to set; KEY= removes one")
+        fields.add_argument("--clear", action="store_true", help="remove all fields first")
+    about = "Show or change what a session may spend in all, from its next turn on."
+    budget = _add_session_name(commands.add_command("budget", about, f"{module}budget"))
+    budget.add_argument("--money", type=parse_dollars, metavar="D", help="dollars")
+    budget.add_argument("--tokens", type=parse_count, metavar="N", help="tokens, prompts and answers together")
+    budget.add_argument("--tool-calls", type=parse_count, metavar="N", help="tool calls")
+    budget.add_argument("--reset", action="store_true", help="remove its own budget: the configured one applies")
 
 
 def _add_approvals(commands: CommandGroup) -> None:
@@ -246,7 +274,7 @@ def _add_memory(commands: CommandGroup) -> None:
     search.add_argument(
         "--speaker", metavar="S", help="only messages of this speaker: a sender, user, assistant, a tool"
     )
-    search.add_argument("--session", metavar="S", help="only in this session")
+    search.add_argument("--session", type=parse_session_name, metavar="S", help="only in this session")
     search.add_argument("--semantic", action="store_true", help="by meaning only")
     recall = commands.add_command("recall", "Print facts and memories about a topic.", "memory:recall")
     recall.add_argument("topic", nargs="+", metavar="TOPIC", help="a person, a place, a thing")
@@ -392,5 +420,5 @@ def _add_config(commands: CommandGroup) -> None:
 
 
 def _add_session_name(parser: CommandParser) -> CommandParser:
-    parser.add_argument("session", metavar="SESSION", help="the session's name")
+    parser.add_argument("session", type=parse_session_name, metavar="SESSION", help="the session's name")
     return parser

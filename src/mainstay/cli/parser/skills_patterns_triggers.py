@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mainstay.cli.parser.base import CommandGroup, CommandParser, parse_count, parse_port, parse_seconds
+from mainstay.cli.parser.base import (
+    CommandGroup,
+    CommandParser,
+    parse_count,
+    parse_port,
+    parse_seconds,
+    parse_session_name,
+)
 
 
 def add_skills(commands: CommandGroup) -> None:
@@ -79,7 +86,7 @@ def add_triggers(commands: CommandGroup) -> None:
     when.add_argument("--at", metavar="TIME", help="run once, at an ISO time: 2026-11-02T15:30")
     when.add_argument("--cron", metavar="FIELDS", help="run repeatedly, by five cron fields: '0 9 * * mon-fri'")
     target = add.add_argument_group("target", "a session (default: one named like the trigger), or a room of a channel")
-    target.add_argument("--session", metavar="S", help="the session that gets the prompt")
+    target.add_argument("--session", type=parse_session_name, metavar="S", help="the session that gets the prompt")
     target.add_argument("--channel", metavar="C", help="with --room: a new thread for every run")
     target.add_argument("--room", metavar="R", help="the room of that channel")
     add.add_argument("--timezone", metavar="ZONE", help="Europe/Lisbon (default: this machine's)")

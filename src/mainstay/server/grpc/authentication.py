@@ -14,6 +14,7 @@ from mainstay.core.errors import WorkspaceUnknown
 from mainstay.core.people import Principal
 from mainstay.gateway.api_rate_limiter import ApiRateLimiter
 from mainstay.gateway.operation_gateway import OperationGateway
+from mainstay.server.grpc.open_calls import OpenCalls
 from mainstay.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ WORKSPACE_METADATA = "x-workspace"
 _PROXY_METADATA = frozenset(
     ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip", "via", "origin")
 )
+_PROXY_PREFIXES = ("x-forwarded-", "sec-fetch-")
 
 
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,7 @@ class GrpcAuthenticator:
         self._rate_limiter = rate_limiter
         self._is_local = is_local
         self._needs_key = settings.needs_key or (lambda: settings.keys != "auto")
+        self.open_calls = OpenCalls(gateway.people.is_still_valid)
 
     def authenticate(self, context: ServicerContext) -> Principal:
         """Return the principal of a call, and count it as a request. Raises Problem, and WorkspaceUnknown."""
@@ -71,9 +74,11 @@ class GrpcAuthenticator:
         return _select_workspace(principal, _get_single(metadata, WORKSPACE_METADATA))
 
     @contextmanager
-    def count_stream(self, principal: Principal) -> Iterator[None]:
-        """Count an open stream while the block runs. Raises a MainstayError if its key has too many."""
-        with self._rate_limiter.hold_stream(principal.key, self._limit_of(principal, "streams_max")):
+    def hold_stream(self, principal: Principal) -> Iterator[None]:
+        """Count an open stream while the block runs. Raises a MainstayError if its key has too many, and Problem when
+        its key stops being valid."""
+        limit = self._limit_of(principal, "streams_max")
+        with self._rate_limiter.hold_stream(principal.key, limit), self.open_calls.watch(principal):
             yield
 
     def _limit_of(self, principal: Principal, name: Literal["rate_per_min", "streams_max"]) -> int:
@@ -90,7 +95,7 @@ class GrpcAuthenticator:
 
     def _resolve_owner(self, metadata: CallMetadata, peer: str) -> Principal:
         is_forwarded = any(
-            name.lower() in _PROXY_METADATA or name.lower().startswith("x-forwarded-") for name, _ in metadata
+            name.lower() in _PROXY_METADATA or name.lower().startswith(_PROXY_PREFIXES) for name, _ in metadata
         )
         if self._needs_key() or not self._is_local or is_forwarded or not _is_local_peer(peer):
             raise Problem(

@@ -78,10 +78,12 @@ class CallHandler:
         )
 
     async def write(self, context: ServicerContext, message: bytes) -> None:
-        """Send one message of a stream; waits for a slow reader, and raises SlowReader if it does not read on."""
+        """Send one message of a stream; waits for a slow reader. Raises SlowReader if it does not read on, and Problem
+        if the key of the call is not valid any more."""
         try:
             async with asyncio.timeout(self._read_timeout_s):
-                await context.write(message)
+                with self._authenticator.open_calls.writing():
+                    await context.write(message)
         except TimeoutError:
             raise SlowReader from None
 
@@ -118,9 +120,7 @@ class CallHandler:
             principal = self._authenticator.authenticate(context)
             request = method.decode(data)
             at.session = getattr(request, "session", "")
-            with (
-                self._authenticator.count_stream(principal) if method.stays_open or method.is_stream else nullcontext()
-            ):
+            with self._authenticator.hold_stream(principal) if method.stays_open or method.is_stream else nullcontext():
                 caller = await self._gateway.build_caller(principal)
                 result = await method.run(GrpcCall(caller, request, at, context))
                 return method.encode(result) if result is not None or not method.is_stream else None

@@ -53,7 +53,7 @@ class _StreamAuthenticator:
     async def authenticated_stream(self, context: ServicerContext) -> AsyncIterator[None]:
         status = None
         try:
-            with self._authenticator.count_stream(self._authenticator.authenticate(context)):
+            with self._authenticator.hold_stream(self._authenticator.authenticate(context)):
                 yield
         except Problem as problem:
             status = status_from_problem(problem, CallErrorLocation())

@@ -48,6 +48,13 @@ class GrpcUsage(msgspec.Struct, frozen=True):
     reasoning: int = 0
 
 
+class GrpcCallResult(msgspec.Struct, frozen=True):
+    call_id: str = ""
+    name: str = ""
+    content: str = ""
+    is_error: bool = False
+
+
 class GrpcReply(msgspec.Struct, frozen=True):
     session: str = ""
     turn: int = 0
@@ -58,6 +65,7 @@ class GrpcReply(msgspec.Struct, frozen=True):
     cost: float = 0.0
     errors: tuple[GrpcError, ...] = ()
     trace: str = ""
+    results: tuple[GrpcCallResult, ...] = ()
 
 
 class GrpcEvent(msgspec.Struct, frozen=True):
@@ -98,6 +106,7 @@ MESSAGES: tuple[type[msgspec.Struct], ...] = (
     GrpcReply,
     GrpcUsage,
     GrpcError,
+    GrpcCallResult,
     SteerRequest,
     SteerResponse,
     AbortRequest,

@@ -10,16 +10,18 @@ import msgspec
 
 from mainstay.core import events
 from mainstay.core.errors import InputRefused
-from mainstay.core.messages import AnyPart, Binary, parts_text
+from mainstay.core.messages import AnyPart, Binary, ToolCall, ToolResult, parts_text
 from mainstay.core.outcome import Answered, Exhausted, Failed, Outcome, Paused
 from mainstay.core.outcome import Reply as Replied
 from mainstay.operations.caller import Caller
 from mainstay.operations.event_feed import EventStream, find_trace_id
 from mainstay.operations.execute import execute, open_stream
+from mainstay.operations.secret_visibility import redact_streamed_reply
 from mainstay.operations.sessions import GetSession
 from mainstay.operations.turns import FileInput, Prompt, ReadEvents, TextInput
 from mainstay.server.grpc.errors import ERRORS_MAX, CallErrorLocation, TurnFailed, error_from_failure, find_error
 from mainstay.server.grpc.message_types import (
+    GrpcCallResult,
     GrpcError,
     GrpcEvent,
     GrpcPart,
@@ -31,6 +33,8 @@ from mainstay.server.grpc.message_types import (
 from mainstay.server.quota_problem import find_quota_problem
 
 PARTS_MAX = 100
+RESULTS_BYTES_MAX = 2 * 1024 * 1024  # content of a reply's results: many clients take messages of at most 4 MB
+RESULT_BYTES_MIN = 1_000  # of each result, also where that much is used up
 
 EmitMessage = Callable[[GrpcEvent], Awaitable[None]]
 _encoder = msgspec.json.Encoder()
@@ -62,7 +66,7 @@ async def run_prompt(
         raise TurnFailed(error_from_failure(reply.outcome, events.Event(turn=reply.turn, step=progress.step)))
     if (problem := find_quota_problem(reply.outcome, reply.usage)) is not None:
         raise problem
-    return _build_reply(reply, request.session, emitter.errors)
+    return _build_reply(await redact_streamed_reply(caller, request.session, reply), request.session, emitter.errors)
 
 
 async def _emit_until_settled(reply: asyncio.Future[Replied], stream: EventStream, emitter: _TurnEmitter) -> None:
@@ -123,6 +127,7 @@ class _TurnEmitter:
         self._on_write_done: Callable[[], None] | None = None
         self._text = ""
         self._outcome: Outcome | None = None
+        self._results: dict[str, ToolResult | None] = {}  # by call id, in the order of the calls
 
     async def emit(self, event: events.Event) -> None:
         at = self._progress
@@ -136,6 +141,9 @@ class _TurnEmitter:
         match event:
             case events.MessageAdded(role="assistant", parts=parts):
                 self._text = parts_text(parts)
+                self._results |= {part.id: None for part in parts if isinstance(part, ToolCall)}
+            case events.ToolFinished(result=result):
+                self._results[result.call_id] = result
             case events.Judged(passed=False, last=False):
                 self._text = ""
             case events.TurnEnded(outcome=outcome):
@@ -158,7 +166,8 @@ class _TurnEmitter:
     def final_reply(self, reply: Replied) -> Replied:
         """Return the reply of a paused turn with its final outcome, if the turn was approved and has ended since."""
         if isinstance(reply.outcome, Paused) and self._outcome is not None:
-            return msgspec.structs.replace(reply, outcome=self._outcome, text=self._text)
+            results = tuple(result for result in self._results.values() if result is not None)
+            return msgspec.structs.replace(reply, outcome=self._outcome, text=self._text, results=results)
         return reply
 
 
@@ -221,4 +230,18 @@ def _build_reply(reply: Replied, session: str, errors: Sequence[GrpcError]) -> G
         cost=reply.cost,
         errors=tuple(errors),
         trace=reply.trace,
+        results=_build_results(reply.results),
     )
+
+
+def _build_results(results: Sequence[ToolResult]) -> tuple[GrpcCallResult, ...]:
+    """Return the results, the last ones cut if all together are too large for one message."""
+    messages: list[GrpcCallResult] = []
+    left = RESULTS_BYTES_MAX
+    for result in results:
+        content, encoded = result.content, result.content.encode(errors="replace")
+        if len(encoded) > (room := max(left, RESULT_BYTES_MIN)):
+            content = f"{encoded[:room].decode(errors='ignore')}\n[cut: {len(encoded)} bytes in all]"
+        left -= len(encoded)
+        messages.append(GrpcCallResult(result.call_id, result.name, content, result.is_error))
+    return tuple(messages)

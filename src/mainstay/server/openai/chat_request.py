@@ -16,6 +16,7 @@ from mainstay.server.openai.common_request import (
     check_tool_choice,
     decode_image,
     decode_request,
+    find_session_name,
     parse_parts,
     require_new_message,
 )
@@ -93,7 +94,7 @@ def parse_chat_request(body: bytes) -> CompletionRequest:
     request = decode_request(body, ChatRequest)
     _check_supported(request)
     metadata = request.metadata or {}
-    session = metadata.get("session") or request.session_id or (f"user-{request.user}" if request.user else "")
+    named = {"metadata.session": metadata.get("session"), "session_id": request.session_id}
     numbered = list(enumerate(request.messages))
     conversation = [(number, message) for number, message in numbered if message.role not in ("system", "developer")]
     completion = CompletionRequest(
@@ -101,7 +102,7 @@ def parse_chat_request(body: bytes) -> CompletionRequest:
         messages=tuple(_parse_message(message, f"messages[{number}]") for number, message in conversation),
         system="\n\n".join(filter(None, (_system_text(message, number) for number, message in numbered))),
         tools=_parse_tools(request),
-        session=session,
+        session=find_session_name(named, request.user),
         stream=bool(request.stream),
         include_usage=bool(request.stream_options and request.stream_options.include_usage),
         metadata=metadata,

@@ -6,7 +6,7 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Literal, TypeVar
 
@@ -76,6 +76,21 @@ class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     def _history_length(self) -> int:
         answered = [number for number, message in enumerate(self.messages) if message.role == "assistant"]
         return answered[-1] + 1 if answered else 0
+
+
+def find_session_name(named: Mapping[str, str | None], user: str | None) -> str:
+    """Return the name that a client gave its session, by the parameter that it used; "" if it named none. Raises
+    OpenAIProblem for an empty name."""
+    for param, name in named.items():
+        if name is not None:
+            return require_session_name(name, param)
+    return f"user-{user}" if user else ""
+
+
+def require_session_name(name: str, param: str) -> str:
+    if not name.strip():
+        raise OpenAIProblem("a session's name must not be empty", param)
+    return name
 
 
 def require_new_message(completion: CompletionRequest, param: str) -> CompletionRequest:

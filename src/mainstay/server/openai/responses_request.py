@@ -16,8 +16,10 @@ from mainstay.server.openai.common_request import (
     check_tool_choice,
     decode_image,
     decode_request,
+    find_session_name,
     parse_parts,
     require_new_message,
+    require_session_name,
 )
 from mainstay.server.openai.errors import OpenAIProblem
 
@@ -122,14 +124,12 @@ def _check_supported(request: ResponsesRequest) -> None:
 
 def _session_name(request: ResponsesRequest) -> str:
     match request.conversation:
-        case str(name):
-            return name
-        case _ResponsesConversation(id=name):
-            return name
+        case str(name) | _ResponsesConversation(id=name):
+            return require_session_name(name, "conversation")
     if request.previous_response_id:
         return ""
-    session = (request.metadata or {}).get("session") or request.session_id
-    return session or (f"user-{request.user}" if request.user else "")
+    named = {"metadata.session": (request.metadata or {}).get("session"), "session_id": request.session_id}
+    return find_session_name(named, request.user)
 
 
 def _parse_item(item: _ResponsesInputItem, param: str) -> ClientMessage:

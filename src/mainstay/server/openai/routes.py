@@ -22,7 +22,7 @@ from mainstay.server.error_reporting import describe_request, problem_from_failu
 from mainstay.server.http_request import check_content_type, read_body
 from mainstay.server.openai.chat_encoder import ChatCompletionEncoder
 from mainstay.server.openai.chat_request import parse_chat_request
-from mainstay.server.openai.common_request import CompletionRequest
+from mainstay.server.openai.common_request import CompletionRequest, require_session_name
 from mainstay.server.openai.conversation_cache import ConversationCache, StartedTurn
 from mainstay.server.openai.encoder_protocol import AnswerEncoder
 from mainstay.server.openai.errors import OpenAIProblem, send_problem
@@ -183,14 +183,14 @@ def _create_responses_encoder(caller: Caller, completion: CompletionRequest, sta
 
 def _apply_session_header(completion: CompletionRequest, request: Request) -> CompletionRequest:
     """Apply the header `X-Session`, which has precedence over other ways to name the session."""
-    value = request.headers.get("x-session", "")
-    if not value:
+    value = request.headers.get("x-session")
+    if value is None:
         return completion
     try:
         name = value.encode("latin-1").decode()
     except UnicodeDecodeError:
         raise OpenAIProblem("X-Session is not UTF-8", "X-Session") from None
-    return msgspec.structs.replace(completion, session=name, previous_response_id="")
+    return msgspec.structs.replace(completion, session=require_session_name(name, "X-Session"), previous_response_id="")
 
 
 def _identify_request(request: Request, body: bytes) -> RequestFingerprint:

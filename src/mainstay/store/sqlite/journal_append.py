@@ -11,6 +11,7 @@ import msgspec
 
 from mainstay.core.errors import DuplicateInput, StaleWriter
 from mainstay.core.events import ApprovalAsked, Spawned
+from mainstay.core.limits import NO_SESSION_BUDGET, SessionBudget
 from mainstay.core.ports import NO_TOKEN_COUNT, IdempotencyKey, SessionInfo
 
 UPDATE_SESSION = """
@@ -55,6 +56,8 @@ class SessionRowSettings(
     calls: int = 0
     stopped_turn: int = 0
     set_aside: bool = False
+    budget: SessionBudget = NO_SESSION_BUDGET
+    compacted: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -80,6 +83,8 @@ def encode_settings(info: SessionInfo) -> str:
         info.calls,
         info.stopped_turn,
         info.set_aside,
+        info.budget,
+        info.compacted,
     )
     return _encode(settings).decode()
 

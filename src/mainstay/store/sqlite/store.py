@@ -409,4 +409,6 @@ def _row_to_info(row: SessionRow) -> SessionInfo:
         calls=settings.calls,
         stopped_turn=settings.stopped_turn,
         set_aside=settings.set_aside,
+        budget=settings.budget,
+        compacted=settings.compacted,
     )
