@@ -749,10 +749,11 @@ def seen(session: Session) -> Context:
 
 
 def unweighed(session: Session) -> SessionInfo:
-    return msgspec.structs.replace(session.to_info(), window_tokens=NO_TOKEN_COUNT)
+    """What is kept of a session, without what no event tells: token counts, and the turn that an orderly stop met."""
+    return msgspec.structs.replace(session.to_info(), window_tokens=NO_TOKEN_COUNT, stopped_turn=0)
 
 
-CACHES = ("window_tokens", "reported_tokens")
+CACHES = ("window_tokens", "reported_tokens", "stopped_turn")
 
 
 def picture(session: Session) -> dict[str, Any]:
