@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 import pytest
 from support.cli_support import Command
+from support.ports import choose_port
 from test_cli_mcp_servers import ECHO, SANDBOXED, WIPE, Server
 from test_cli_plugin import refused
 
@@ -54,12 +55,6 @@ def mainstay(tmp_path: Path) -> Command:
 def give(mainstay: Command, backends: dict[str, object], allow: str = "*__*", more: str = "") -> None:
     """JSON is YAML."""
     mainstay.configure(f"model: openai/x\npolicy: {{allow: ['{allow}']}}\nbackends: {json.dumps(backends)}\n{more}")
-
-
-def closed_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return int(door.getsockname()[1])
 
 
 def postgres(port: int) -> dict[str, object]:
@@ -113,7 +108,7 @@ def test_doctor_says_why_a_backend_cannot_be_used(mainstay: Command, entry: dict
 
 def test_doctor_names_an_unreachable_database_without_its_password(mainstay: Command) -> None:
     pytest.importorskip("psycopg")
-    give(mainstay, {"crm": postgres(closed_port())})
+    give(mainstay, {"crm": postgres(choose_port())})
     said = mainstay("doctor").stdout
     assert "FAIL  Backend: crm: sql: the PostgreSQL database cannot be opened: " in said
     assert "refused" in line_of(said, "crm")
@@ -253,7 +248,7 @@ def test_doctor_says_that_the_owner_still_works_with_the_old_configuration(mains
 
 def test_list_says_where_they_are_what_a_rule_names_and_how_they_are(mainstay: Command) -> None:
     pytest.importorskip("psycopg")
-    port = closed_port()
+    port = choose_port()
     notes, none = {"kind": "mcp", "server": "wiki"}, {"kind": "mcp", "server": "w2"}
     give(
         mainstay,

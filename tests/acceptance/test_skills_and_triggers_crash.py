@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from support.cli_support import Command, FakeModel, Handler
+from support.ports import choose_port
 
 from mainstay import Agent
 from mainstay.core.events import Received, TurnEnded
@@ -69,7 +70,7 @@ class CrashRun:
         self.mainstay = mainstay
         self.home = mainstay.home
         self.random = random.Random(seed)
-        self.port = _free_port()
+        self.port = choose_port()
         self.texts: list[str] = []  # of event files, each its own
         self.titles: dict[str, dict[str, str] | None] = {}  # of deliveries: how one was signed, None once it was taken
         self.bringing: list[str] = []  # skills whose installing was begun
@@ -243,13 +244,6 @@ async def _records(path: Path) -> dict[str, list[Any]]:
 
 def _now() -> int:
     return int(time.time())
-
-
-def _free_port() -> int:
-    with socket.socket() as at:
-        at.bind(("127.0.0.1", 0))
-        port: int = at.getsockname()[1]
-        return port
 
 
 def until(holds: Callable[[], Any]) -> Any:

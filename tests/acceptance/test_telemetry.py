@@ -23,6 +23,7 @@ import apsw
 import pytest
 from support.cli_support import Command
 from support.example_model import ExampleModel, Messages, Said
+from support.ports import choose_port
 
 from mainstay import Agent, Config, tool
 from mainstay.agent.telemetry import OtlpCollectorClient
@@ -255,8 +256,7 @@ async def test_a_collector_that_closes_or_is_unreachable_is_named_without_its_ke
     endpoint.answer = lambda n: (200, {"Connection": "close"})
     collector = OtlpCollectorClient(endpoint.url, {"x-key": KEY})
     assert [(await collector.send(b"")).status for _ in range(3)] == [200] * 3
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
+    port = choose_port()  # where no server listens
     lost = await OtlpCollectorClient(f"http://user:{KEY}@127.0.0.1:{port}", {"x-key": KEY}).send(b"")
     assert lost.status == 0
     assert f"127.0.0.1:{port} cannot be reached" in lost.error

@@ -1,4 +1,4 @@
-"""Ports for servers that are started again and again on the same one."""
+"""Ports for servers that are started again and again on the same one, or that take no socket, and for none at all."""
 
 from __future__ import annotations
 

@@ -577,6 +577,8 @@ class SceneRun:
         writer = self._lanes.get(SESSION)._writer
         if writer is not None and writer.failure is None:
             await writer.flush()
+            while writer.has_pending_writes:  # an append that was under way before
+                await asyncio.sleep(0.001)
         return await self.store.read_records(SESSION, limit=1_000_000)
 
 
@@ -747,10 +749,11 @@ def seen(session: Session) -> Context:
 
 
 def unweighed(session: Session) -> SessionInfo:
-    return msgspec.structs.replace(session.to_info(), window_tokens=NO_TOKEN_COUNT)
+    """What is kept of a session, without what no event tells: token counts, and the turn that an orderly stop met."""
+    return msgspec.structs.replace(session.to_info(), window_tokens=NO_TOKEN_COUNT, stopped_turn=0)
 
 
-CACHES = ("window_tokens", "reported_tokens")
+CACHES = ("window_tokens", "reported_tokens", "stopped_turn")
 
 
 def picture(session: Session) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from support.ports import choose_port
 from support.published_packages import SYNAPSE, python_packages
 
 START_S = 120.0
@@ -63,9 +64,7 @@ class Synapse:
 def synapse(where: Path) -> Iterator[Synapse]:
     """Skips, with the reason, where it cannot be had."""
     program = python_packages(*SYNAPSE) / "bin" / "python"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = choose_port()
     config = where / "homeserver.yaml"
     config.write_bytes(msgspec.json.encode(_config(where, port)))  # JSON is YAML
     seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")

@@ -103,7 +103,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._thread_work.add(future)
         return future
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = super().run_in_executor(executor, func, *args)
         self._thread_work.add(future)
         return future

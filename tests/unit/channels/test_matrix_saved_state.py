@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -78,3 +81,30 @@ def test_how_long_to_wait_is_bounded(asked_ms: int | None, wait_s: float) -> Non
     error = to_channel_error(429, "M_LIMIT_EXCEEDED", "", asked_ms)
     assert isinstance(error, DeliveryDeferred)
     assert error.retry_after_s == wait_s
+
+
+async def test_a_save_that_was_cancelled_never_replaces_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a channel is closed while it writes its position, and started again at once."""
+    begun, go_on = threading.Event(), threading.Event()
+    sync = os.fsync
+
+    def wait_first(file: int) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(60)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", wait_first)
+    file = MatrixStateFile(str(tmp_path / "mx.json"))
+    early = asyncio.ensure_future(file.save(MatrixSavedState(since="s1")))
+    assert await asyncio.to_thread(begun.wait, 60)
+    early.cancel()
+    late = asyncio.ensure_future(file.save(MatrixSavedState(since="s2")))
+    done, _ = await asyncio.wait((late,), timeout=0.2)  # with the defect it is stored first, and replaced then
+    go_on.set()
+    await late
+    for _ in range(20 if done else 0):
+        await asyncio.sleep(0.01)
+    assert file.load().since == "s2"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.ports import choose_port
 
 from mainstay import Agent, Config
 from mainstay.core.errors import Overloaded, RateLimited, StreamBroken, Unreachable
@@ -77,9 +77,7 @@ async def test_miclaw_072_a_server_that_does_not_run_here_fails_within_five_seco
     tmp_path: Path, prompts: int
 ) -> None:
     """Each time: the circuit breaker does not open. The user sees what is being waited for."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
+    port = choose_port()
     providers = {"mine": ProviderSettings(base_url=f"http://127.0.0.1:{port}/v1", api_key="k")}
     async with Agent("mine/m", home=tmp_path, config=Config(providers=providers)) as agent:
         for _ in range(prompts):

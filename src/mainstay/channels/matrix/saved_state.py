@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
+from functools import partial
 
 import msgspec
 
@@ -33,12 +35,15 @@ class MatrixStateFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._lock = threading.Lock()
+        self._saves = 0  # that were begun
+        self._saved = 0  # number of the newest that is on disk
 
     def load(self) -> MatrixSavedState:
         """Return the saved state, or an empty one if there is no file. Raises ConfigError if the file cannot be read:
         starting over would lose the messages since the last run, which the owner should decide."""
         try:
-            with open(self._path, "rb") as file:
+            with self._lock, open(self._path, "rb") as file:
                 return msgspec.json.decode(file.read(STATE_BYTES_MAX), type=MatrixSavedState)
         except FileNotFoundError:
             return MatrixSavedState()
@@ -48,9 +53,20 @@ class MatrixStateFile:
             ) from None
 
     async def save(self, state: MatrixSavedState) -> None:
-        """Write the state; it is on disk when this returns. Raises OSError."""
+        """Write the state; it is on disk when this returns. Raises OSError.
+
+        A cancelled call may go on in its thread, also after the channel was started again: it never replaces a later
+        state.
+        """
         data = msgspec.json.encode(state)
-        await run_in_thread(lambda: self._write(data))
+        self._saves += 1
+        await run_in_thread(partial(self._write_if_newest, data, self._saves))
+
+    def _write_if_newest(self, data: bytes, number: int) -> None:
+        with self._lock:
+            if number > self._saved:
+                self._write(data)
+                self._saved = number
 
     def _write(self, data: bytes) -> None:
         os.makedirs(os.path.dirname(self._path) or ".", mode=0o700, exist_ok=True)
