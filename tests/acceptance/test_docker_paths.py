@@ -14,7 +14,11 @@ from support.fake_docker import fake_docker
 
 from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
+from mainstay.core.channels import IncomingFile, IncomingMessage
+from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.events import ToolFinished
+from mainstay.core.messages import parts_text
+from mainstay.gateway.attachments import download_files
 from mainstay.sandbox.docker.manifest import DockerOptions
 from mainstay.testing import Call, ScriptedProvider
 
@@ -140,3 +144,28 @@ async def test_guppy_082_a_rule_about_a_path_holds_for_the_containers_name_of_it
     assert "outside of the folders" in outside
     assert not (box.folder / "work" / "secret" / "a.txt").exists()
     assert not (box.folder / "home" / "mainstay.yaml").exists()
+
+
+class Platform:
+    """A chat platform that has a file."""
+
+    name = "chat"
+
+    async def download(self, file: IncomingFile, path: str, bytes_max: int) -> None:
+        Path(path).write_text("tea")
+
+
+async def test_guppy_082_attachments_are_named_where_commands_find_them(box: Box) -> None:
+    script = [Call("bash", {"command": "true"}), "done"]
+    async with agent_in(box, script) as agent:
+        runtime = await agent.runtime()
+        address = ChatAddress("chat", "room")
+        message = IncomingMessage(id="1", address=address, user="u", files=(IncomingFile(ref="x", name="a.txt"),))
+        folder = runtime.attachments_folder("s")
+        parts, (kept,) = await download_files(Platform(), message, folder, 1000)  # type: ignore[arg-type]
+        path = parts_text(parts).removeprefix("\n[attached: ").partition(" (")[0]
+        assert path.startswith(f"{box.inside}/home/workspaces/")
+        assert Path(kept.local).read_text() == "tea"
+        script[0] = Call("bash", {"command": f"cat {path}"})
+        await agent.run("s", "read it")
+        assert await results_of(agent) == ["tea"]

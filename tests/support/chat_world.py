@@ -20,6 +20,7 @@ from mainstay.core.events import Delivered, Received
 from mainstay.core.messages import Text
 from mainstay.core.people import ChannelIdentity, Person
 from mainstay.core.ports import Context, Options
+from mainstay.core.tool_ports import AttachmentsFolder
 from mainstay.gateway.channel_router import ChannelRouter
 from mainstay.gateway.operation_gateway import OperationGateway
 from mainstay.gateway.people import People
@@ -88,8 +89,9 @@ class World:
         runtime = await (await self.workspace(workspace)).runtime()
         return await accept_prompt(runtime, session, (Text(text),), **more)
 
-    def folder(self, workspace: str, session: str) -> str:
-        return str(self.where / "attachments" / workspace)
+    def folder(self, workspace: str, session: str) -> AttachmentsFolder:
+        path = str(self.where / "attachments" / workspace)
+        return AttachmentsFolder(path, path)
 
     async def begin(self, *channels: ChatChannel) -> None:
         self.people = People(InMemoryPeopleStore(), SystemClock(), self.declared, self.accounts)

@@ -276,7 +276,7 @@ async def _attached(rig: AttackRig, lines: Lines) -> Reply:
 
 @add_path("attachment-file")
 async def _attachment(rig: AttackRig, lines: Lines) -> Reply:
-    folder = Path(rig.opened.attachments_folder(SESSION))
+    folder = Path(rig.opened.attachments_folder(SESSION).path)
     (folder / "offer.txt").write_text(letter(lines))
     look = order("read", {"path": str(folder / "offer.txt")})
     return await rig.say(f"{rig.usual} What do they offer? {look}")

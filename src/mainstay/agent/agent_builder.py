@@ -47,7 +47,7 @@ from mainstay.core.input_envelope import InputEnvelope, check_session_name, sess
 from mainstay.core.judges import JudgePanel
 from mainstay.core.ports import Clock, ContextContributor, Store, Tool
 from mainstay.core.store_components import AuxiliaryStores
-from mainstay.core.tool_ports import FileLabelStore, Sandbox, Scheduler
+from mainstay.core.tool_ports import AttachmentsFolder, FileLabelStore, Sandbox, Scheduler
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.guards.guardrails import Guardrails
 from mainstay.lane.event_hub import EventHub
@@ -213,7 +213,7 @@ class OpenAgent:
                 await run_in_thread(lambda: undo_store.remove_session(session))
         self._parts.session_folders.remove_session(session)
 
-    def attachments_folder(self, session: str) -> str:
+    def attachments_folder(self, session: str) -> AttachmentsFolder:
         return self._parts.session_folders.attachments_folder(session)
 
     async def set_working_folder(self, session: str, folder: str) -> str:

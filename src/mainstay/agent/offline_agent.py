@@ -26,6 +26,7 @@ from mainstay.core.events import Event
 from mainstay.core.input_envelope import InputEnvelope, check_session_name
 from mainstay.core.model_info import ModelInfo
 from mainstay.core.ports import Context, Options, Piece
+from mainstay.core.tool_ports import AttachmentsFolder
 from mainstay.core.worker_threads import run_in_thread
 from mainstay.lane.event_hub import EventHub
 from mainstay.lane.lane import Lane
@@ -176,7 +177,7 @@ class OfflineRuntime:
         labels = await get_auxiliary_stores(self.services.store, limits).load_file_labels()
         return WorkspaceUndo(UndoStore(folders.undo_folder, limits), folders.folders_of, labels)
 
-    def attachments_folder(self, session: str) -> str:
+    def attachments_folder(self, session: str) -> AttachmentsFolder:
         raise InputRefused("attachments need a running agent; start `mainstay serve` or `mainstay chat`")
 
     async def set_working_folder(self, session: str, folder: str) -> str:

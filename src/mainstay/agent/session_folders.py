@@ -14,7 +14,7 @@ from mainstay.core.errors import ConfigError, MainstayError
 from mainstay.core.messages import Text
 from mainstay.core.ports import Tool
 from mainstay.core.resource_errors import create_temporary_folder
-from mainstay.core.tool_ports import SAME_PATHS, Sandbox, SandboxPaths, SessionFolders
+from mainstay.core.tool_ports import SAME_PATHS, AttachmentsFolder, Sandbox, SandboxPaths, SessionFolders
 from mainstay.core.tree_removal import remove_tree
 from mainstay.io.path_resolver import is_inside
 from mainstay.io.paths import encode_folder_name, parse_session_scopes
@@ -113,14 +113,14 @@ class SessionFolderRegistry:
             cached = self._cache[session] = self._build_folders(session, skills), skills
         return cached[0]
 
-    def attachments_folder(self, session: str) -> str:
+    def attachments_folder(self, session: str) -> AttachmentsFolder:
         """Return the folder for files that arrive with a session's messages, created if needed. The session may read it
         from its next turn on."""
         path = os.path.join(self._session_folder(session), "attachments")
         if not os.path.isdir(path):
             os.makedirs(path, mode=0o700, exist_ok=True)
             self._cache.pop(session, None)
-        return path
+        return AttachmentsFolder(path, self.paths.to_shown(path))
 
     def cwd(self, session: str) -> str:
         return self.folders_of(session).cwd

@@ -87,6 +87,13 @@ class SessionFolders(msgspec.Struct, frozen=True, kw_only=True):
     paths: SandboxPaths = SAME_PATHS
 
 
+class AttachmentsFolder(msgspec.Struct, frozen=True):
+    """The folder for files that arrive with a session's messages."""
+
+    path: str
+    shown_path: str  # as commands see it
+
+
 class FileOriginLabel(msgspec.Struct, frozen=True, gc=False):
     """What is known about a file: the origin of its content and the session that created it."""
 

@@ -13,6 +13,7 @@ from mainstay.core.channels import ChannelError, ChatChannel, IncomingFile, Inco
 from mainstay.core.chat_addresses import ReceivedFile
 from mainstay.core.memory_tiers import RUNTIME
 from mainstay.core.messages import AnyPart, Binary, Text
+from mainstay.core.tool_ports import AttachmentsFolder
 from mainstay.core.worker_threads import run_in_thread
 
 log = logging.getLogger("mainstay.channels")
@@ -35,10 +36,10 @@ DownloadedFiles = tuple[tuple[AnyPart, ...], tuple[ReceivedFile, ...]]
 
 
 async def download_files(
-    channel: ChatChannel, message: IncomingMessage, folder: str, bytes_max: int
+    channel: ChatChannel, message: IncomingMessage, folder: AttachmentsFolder, bytes_max: int
 ) -> DownloadedFiles:
-    """Download a message's files; return parts for the model and records for the journal. Never fails: a file that
-    could not be downloaded becomes a note that says why."""
+    """Download a message's files; return parts for the model, with paths as commands see them, and records for the
+    journal. Never fails: a file that could not be downloaded becomes a note that says why."""
     parts: list[AnyPart] = []
     records: list[ReceivedFile] = []
     deadline = asyncio.get_running_loop().time() + MESSAGE_TIMEOUT_S
@@ -48,9 +49,13 @@ async def download_files(
         if index < FILES_PER_MESSAGE_MAX:
             left_s = min(FILE_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
             path, why = await _download_file(
-                channel, file, _build_target_path(folder, message.at, name), bytes_max, left_s
+                channel, file, _build_target_path(folder.path, message.at, name), bytes_max, left_s
             )
-        parts += await run_in_thread(partial(_build_file_parts, path)) if path else [_build_missing_note(name, why)]
+        if path:
+            shown_path = os.path.join(folder.shown_path, os.path.basename(path))
+            parts += await run_in_thread(partial(_build_file_parts, path, shown_path))
+        else:
+            parts.append(_build_missing_note(name, why))
         records.append(ReceivedFile(file.name or name, path))
     return tuple(parts), tuple(records)
 
@@ -127,11 +132,11 @@ def _move_to_target(part: str, target: str, bytes_max: int) -> str:
     return target
 
 
-def _build_file_parts(path: str) -> list[AnyPart]:
+def _build_file_parts(path: str, shown_path: str) -> list[AnyPart]:
     size = os.path.getsize(path)
     with open(path, "rb") as file:
         mime = detect_image_type(file.read(16))
-        note = Text(f"\n[attached: {path} ({size} bytes)]", origin=RUNTIME)
+        note = Text(f"\n[attached: {shown_path} ({size} bytes)]", origin=RUNTIME)
         if not mime or size > IMAGE_BYTES_MAX:
             return [note]
         file.seek(0)

@@ -23,6 +23,7 @@ from mainstay.core.messages import AnyPart, Text
 from mainstay.core.people import Person
 from mainstay.core.ports import Clock
 from mainstay.core.supervision import start_supervised_task
+from mainstay.core.tool_ports import AttachmentsFolder
 from mainstay.gateway.approval_messages import find_hidden_reason
 from mainstay.gateway.attachments import download_files, format_file_names
 from mainstay.gateway.backfill import fetch_missed_messages, load_seen_messages
@@ -53,7 +54,7 @@ RETRY_MAX_S = 60.0
 EPHEMERAL_COMMANDS = ("stop", "steer")  # their confirmations concern their sender alone
 BUSY_REPLY = "I am busy: too many messages are waiting already. Try again later."
 
-AttachmentFolder = Callable[[str, str], str]  # workspace and session → folder for attachments
+AttachmentFolder = Callable[[str, str], AttachmentsFolder]  # workspace and session → folder for attachments
 
 
 class ConnectedWorkspace(msgspec.Struct, frozen=True):

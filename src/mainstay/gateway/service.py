@@ -39,7 +39,7 @@ from mainstay.core.chat_addresses import WEB_CHANNEL
 from mainstay.core.errors import ConfigError, MainstayError, WorkspaceUnknown
 from mainstay.core.health import HealthCheck, collect_health_checks
 from mainstay.core.supervision import list_task_failures, log_task_exception, start_supervised_task
-from mainstay.core.tool_ports import OutgoingMessage
+from mainstay.core.tool_ports import AttachmentsFolder, OutgoingMessage
 from mainstay.gateway.channel_factory import build_channel, build_channel_rules
 from mainstay.gateway.channel_router import ChannelRouter
 from mainstay.gateway.health_monitor import HealthMonitor
@@ -262,7 +262,7 @@ class GatewayService:
     def _get_queue(self, workspace: str) -> ChannelQueue:
         return self.workspaces.open_workspaces[workspace].channel_queue()
 
-    def _attachment_folder(self, workspace: str, session: str) -> str:
+    def _attachment_folder(self, workspace: str, session: str) -> AttachmentsFolder:
         return self.workspaces.open_workspaces[workspace].current.attachments_folder(session)
 
     # --- channels --------------------------------------------------------------------------------

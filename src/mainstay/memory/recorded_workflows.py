@@ -217,6 +217,9 @@ class _IndexedWorkflow:
         self.stems = stems
         self.owner = owner
 
+    def is_for(self, session: str) -> bool:
+        return not self.owner or session.startswith(self.owner)
+
 
 def _private_prefix(source: str) -> str:
     """Return the prefix that the private sessions of a person share, if the message `source` is in one of them."""
@@ -306,7 +309,7 @@ class WorkflowIndex:
     def _match_meaning(self, prompt: str, words: frozenset[str], session: str) -> Memory | None:
         if self._vectors is None or len(words) < MEANING_STEMS_MIN:
             return None
-        requests = {id: entry.memory.text for id, entry in self._entries.items() if session.startswith(entry.owner)}
+        requests = {id: entry.memory.text for id, entry in self._entries.items() if entry.is_for(session)}
         nearest = self._vectors.find_nearest(prompt[:TRIGGER_CHARS_MAX], requests)
         if nearest is None or nearest[1] < MEANING_SIMILARITY_MIN:
             return None
@@ -323,7 +326,7 @@ class WorkflowIndex:
         for id in self._candidates(shared):
             entry = self._entries[id]
             common = words & entry.stems
-            if len(common) < 2 or not session.startswith(entry.owner):
+            if len(common) < 2 or not entry.is_for(session):
                 continue
             dot = sum(self._weight(word) ** 2 for word in common)
             score = dot / math.sqrt(norm * sum(self._weight(word) ** 2 for word in entry.stems))

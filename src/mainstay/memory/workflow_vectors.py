@@ -34,6 +34,8 @@ class WorkflowVectors:
         """Return the id of the request with the most similar meaning, and the cosine; None without a model.
 
         Vectors of earlier calls are kept, so only those of `requests` are compared."""
+        if not requests:
+            return None
         missing = [id for id in reversed(list(requests)) if id not in self._vectors][:NEW_VECTORS_MAX]
         vectors = self._embed_now([prompt, *(requests[id] for id in missing)])
         if vectors is None:
@@ -51,7 +53,5 @@ class WorkflowVectors:
         ids, matrix = self._matrix
         scores = matrix @ numpy.frombuffer(vectors[0], dtype=numpy.float32)
         allowed = [index for index, id in enumerate(ids) if id in requests]
-        if not allowed:
-            return None
         best = max(allowed, key=scores.__getitem__)
         return ids[best], float(scores[best])

@@ -13,6 +13,7 @@ from mainstay.core.chat_addresses import PlatformMessage
 from mainstay.core.error_reports import ErrorStore
 from mainstay.core.file_changes import UndoableTurn, UndoPreview, UndoResult
 from mainstay.core.people import AccessScope, ApiKey, ChannelIdentity, PendingPairing, Person, PersonRole
+from mainstay.core.tool_ports import AttachmentsFolder
 from mainstay.core.triggers import Trigger, TriggerRun, TriggerStatus
 from mainstay.lane.registry import LaneRegistry
 from mainstay.lane.services import LaneServices
@@ -138,7 +139,7 @@ class Runtime(Protocol):
         """Delete everything that was derived from a session: index entries, errors, labels, files."""
         ...
 
-    def attachments_folder(self, session: str) -> str:
+    def attachments_folder(self, session: str) -> AttachmentsFolder:
         """Return the folder for files that arrive with a session's messages; it exists."""
         ...
 

@@ -521,6 +521,17 @@ def test_common_words_and_numbers_are_ignored() -> None:
     assert list(stem_words("Please do it for me, could you? 42 ¿Por favor? Bitte, s'il vous plaît! спасибо 1999")) == []
 
 
+@installed
+def test_a_workflow_of_a_private_session_is_not_recalled_by_meaning_for_others() -> None:
+    embedder = LocalEmbedder()
+    asyncio.run(embedder.load())
+    learned = msgspec.structs.replace(workflow_memory(1, REQUESTS[-1]), source="web:ann:tea#1")
+    private = WorkflowIndex([learned], embed_now=embedder.embed_now)
+    prompt = "review the code in our GitLab project, file a Jira ticket and open a merge request"
+    assert private.match(prompt, "web:ann:other") is not None
+    assert private.match(prompt, "web:bob:tea") is None
+
+
 def test_a_workflow_of_a_private_session_is_recalled_only_for_the_person_it_is_from() -> None:
     def learned(number: int, session: str) -> Memory:
         return msgspec.structs.replace(workflow_memory(number, KNOWN[0]), source=f"{session}#1")
