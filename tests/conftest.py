@@ -23,8 +23,13 @@ from support.paths import PYTHONPATH
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; subprocesses would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["PYTHONPATH"] = PYTHONPATH  # for processes that tests start
-settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any speed")  # a slow machine fails no test
+settings.register_profile(  # a slow machine fails no test; `make test` tries the same examples in each run
+    "any speed",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=sampling.WHOLE_VARIABLE not in os.environ,
+)
+settings.load_profile("any speed")
 os.environ.setdefault("LANGUAGE", "C")  # else argparse searches translation catalogues for every word
 
 

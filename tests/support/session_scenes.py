@@ -343,10 +343,10 @@ class KillableStore:
         self._delay_s = delay_s
         self._sending: deque[tuple[tuple[Any, ...], asyncio.Future[None]]] = deque()
         self._last = 0.0
-        self._cut = False
+        self.is_cut = False
 
     def cut(self) -> None:
-        self._cut = True
+        self.is_cut = True
 
     def append(
         self,
@@ -369,7 +369,7 @@ class KillableStore:
 
     def _arrive(self) -> None:
         arguments, done = self._sending.popleft()
-        if self._cut:
+        if self.is_cut:
             return
         made = asyncio.ensure_future(self._store.append(*arguments))
         assert made.done(), "the in-memory store answers at once"
@@ -575,7 +575,7 @@ class SceneRun:
     async def records(self) -> list[Record]:
         """Return the journal, with what waits in memory for the next write, such as a fold in the background."""
         writer = self._lanes.get(SESSION)._writer
-        if writer is not None and writer.failure is None:
+        if writer is not None and writer.failure is None and not self._cord.is_cut:
             await writer.flush()
             while writer.has_pending_writes:  # an append that was under way before
                 await asyncio.sleep(0.001)

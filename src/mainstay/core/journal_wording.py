@@ -17,7 +17,10 @@ import msgspec
 
 
 class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The sentences of one version: results of calls that did not run or did not finish, notices, bounds, answers."""
+    """The sentences of one version: results of calls that did not run or did not finish, notices, bounds, answers.
+
+    Also whether aborted answers are marked, which a replay does again.
+    """
 
     cancelled: str = "Cancelled: the turn was aborted before this call finished."
     not_started: str = "Cancelled: the turn was aborted before this call ran."
@@ -57,6 +60,7 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes_unknown: str = "[whether this was applied is not known: {paths}]"
     correction_repeated: str = ""  # instead of a correction that the model sees already; empty: it is repeated
     forked_call: str = "Outcome unknown: this conversation was copied from another before the call had a result."
+    marks_aborted_answer: bool = False  # an answer whose calls an abort stopped has the finish reason `aborted`
 
 
 _FIRST = JournalWording()  # of 0.1, whose journals name no version
@@ -75,15 +79,19 @@ _SECOND = msgspec.structs.replace(
 _THIRD = msgspec.structs.replace(
     _SECOND, turn_ended="Not run or not finished: the turn ended before this call had a result."
 )
-CURRENT_VERSION = "0.4"
+_FOURTH = msgspec.structs.replace(
+    _THIRD,
+    correction_repeated="This answer is not accepted either, for the same reasons as the previous one. "
+    "Answer the original request again.",
+)
+# An answer whose calls an abort stopped is marked.
+_FIFTH = msgspec.structs.replace(_FOURTH, marks_aborted_answer=True)
+CURRENT_VERSION = "0.5"
 WORDINGS: dict[str, JournalWording] = {
     "": _FIRST,
     "0.2": _SECOND,
     "0.3": _THIRD,
-    CURRENT_VERSION: msgspec.structs.replace(
-        _THIRD,
-        correction_repeated="This answer is not accepted either, for the same reasons as the previous one. "
-        "Answer the original request again.",
-    ),
+    "0.4": _FOURTH,
+    CURRENT_VERSION: _FIFTH,
 }
 CURRENT = WORDINGS[CURRENT_VERSION]

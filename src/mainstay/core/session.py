@@ -325,9 +325,10 @@ class Session:
 
     def _mark_aborted(self) -> None:
         """Give the last answer of the aborted turn the finish reason `aborted`: a tool of it may have been running."""
-        turn = self.open_turn.turn if self.open_turn is not None else 0
+        if self.open_turn is None or not self.open_turn.wording.marks_aborted_answer:
+            return
         for message in reversed(self.messages):
-            if message.turn != turn:
+            if message.turn != self.open_turn.turn:
                 return
             if message.role == "assistant" and message.parts and isinstance(message.parts[-1], Finish):
                 message.parts = (*message.parts[:-1], structs.replace(message.parts[-1], reason=FinishReason.ABORTED))

@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,7 +31,9 @@ from mainstay.core.ports import Tool
 from mainstay.core.stemming import stem_words
 from mainstay.core.tools import parameter_names
 from mainstay.memory.types import WORKFLOW_TAG
-from mainstay.memory.workflow_vectors import EmbedNow, WorkflowVectors
+
+if TYPE_CHECKING:
+    from mainstay.memory.workflow_vectors import EmbedNow, WorkflowVectors
 
 STEPS_MIN = 2
 STEPS_MAX = 20  # of a longer workflow, the first steps are stored
@@ -241,7 +244,8 @@ class WorkflowIndex:
         similarity_min: float = SIMILARITY_MIN,
         embed_now: EmbedNow | None = None,
     ) -> None:
-        self._vectors = WorkflowVectors(embed_now) if embed_now is not None else None
+        self._embed_now = embed_now
+        self._vectors: WorkflowVectors | None = None  # created when a prompt is first compared by meaning
         self._workflows_max = workflows_max
         self._similarity_min = similarity_min
         self._entries: dict[str, _IndexedWorkflow] = {}
@@ -307,8 +311,12 @@ class WorkflowIndex:
         return self._match_words(words, session) or self._match_meaning(prompt, words, session)
 
     def _match_meaning(self, prompt: str, words: frozenset[str], session: str) -> Memory | None:
-        if self._vectors is None or len(words) < MEANING_STEMS_MIN:
+        if self._embed_now is None or len(words) < MEANING_STEMS_MIN:
             return None
+        if self._vectors is None:
+            from mainstay.memory.workflow_vectors import WorkflowVectors  # few processes record workflows
+
+            self._vectors = WorkflowVectors(self._embed_now)
         requests = {id: entry.memory.text for id, entry in self._entries.items() if entry.is_for(session)}
         nearest = self._vectors.find_nearest(prompt[:TRIGGER_CHARS_MAX], requests)
         if nearest is None or nearest[1] < MEANING_SIMILARITY_MIN:

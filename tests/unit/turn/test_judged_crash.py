@@ -173,6 +173,8 @@ async def test_a_process_that_closes_while_judges_think_leaves_the_judging_to_th
 class OpenReservations:
     """Counts reservations that are not settled."""
 
+    limits_every_session = True
+
     def __init__(self) -> None:
         self.open: list[str] = []
 
