@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import itertools
 import os
+import shutil
 import signal
 import socketserver
 import subprocess
@@ -91,6 +93,20 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give each test a home that does not exist yet, so that none uses the developer's."""
+    home = tmp_path_factory.getbasetemp() / f"default-home-{next(_numbers)}"
+    os.environ["MAINSTAY_HOME"] = str(home)
+    yield
+    os.environ.pop("MAINSTAY_HOME", None)
+    if home.exists():
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

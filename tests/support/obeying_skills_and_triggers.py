@@ -134,7 +134,12 @@ class SkillsRig(AttackRig):
                 body_tokens=ROOMY,
                 catalogue_tokens=ROOMY,
             ),
-            patterns=PatternSettings(folders=(str(self.root / INSIDE / "patterns"),), tokens=ROOMY),
+            patterns=PatternSettings(
+                folders=(str(self.root / INSIDE / "patterns"),),
+                threshold=0.05,  # many attacks in one pattern make it long, and less similar to any request
+                tokens=ROOMY,
+                window_tokens=ROOMY,
+            ),
             triggers=TriggerSettings(webhooks=self.hooks, poll_s=0.2),
             **more,
         )

@@ -88,9 +88,8 @@ class Caller:
     def session_key(self, session: str, sender: str | None = None) -> str:
         """Return the key of the session of this name. Raises InputRefused if no session can have this name."""
         sender = self.person if sender is None else sender
-        if not self.can_see_all:
-            if not session:  # with the prefix it would be a valid key
-                check_session_name(session, self.current.services.limits)
+        if not self.can_see_all:  # with the prefix, an empty name would be a valid key
+            check_session_name(session, self.current.services.limits)
             session = f"{self._key_prefix}{escape_part(session)}"
         return self.current.build_session_key(session, sender)
 
