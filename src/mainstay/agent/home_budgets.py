@@ -19,6 +19,7 @@ from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.ports import Clock, Store
 from mainstay.core.projection_ports import Projection
 from mainstay.core.session import Session
+from mainstay.core.store_components import EphemeralStore
 from mainstay.metering.budget_definitions import (
     PERIODS,
     BudgetKind,
@@ -73,11 +74,12 @@ class HomeBudgets:
         self._ledger: BudgetLedger | None = None  # its module is not imported while no workspace has a budget
         self._open_lock = asyncio.Lock()
 
-    def build_ledger_projection(self, database: HomeProjectionDatabase, workspace: str) -> Projection:
+    def build_ledger_projection(self, database: HomeProjectionDatabase, workspace: str, store: Store) -> Projection:
         """Return the projection that writes a workspace's spending into the home's database."""
         from mainstay.store.sqlite.spending_ledger import SqliteSpendingLedger  # imports the database engine
 
-        return SqliteSpendingLedger(database, workspace, self._add_external_rows)
+        expects_journals = not isinstance(store, EphemeralStore)
+        return SqliteSpendingLedger(database, workspace, self._add_external_rows, expects_journals=expects_journals)
 
     def _add_external_rows(self, workspace: str, rows: Iterable[LedgerRow]) -> None:
         if self._ledger is not None:
@@ -154,7 +156,9 @@ class HomeBudgets:
         return await load_rows(database)
 
     async def _catch_up(self, workspace: str, store: Store, database: HomeProjectionDatabase) -> None:
-        follower = ProjectionRunner(store, [self.build_ledger_projection(database, workspace)], workspace=workspace)
+        follower = ProjectionRunner(
+            store, [self.build_ledger_projection(database, workspace, store)], workspace=workspace
+        )
         follower.start()
         try:
             done = await follower.wait_caught_up(CATCH_UP_TIMEOUT_S)

@@ -86,7 +86,7 @@ def build_projections(observed: ObservabilityDependencies) -> list[Projection]:
     )
     readers += build_error_projections(observed.database, observed.workspace, observed.redact_text)
     if observed.database is not None and observed.budgets is not None:
-        readers.append(observed.budgets.build_ledger_projection(observed.database, observed.workspace))
+        readers.append(observed.budgets.build_ledger_projection(observed.database, observed.workspace, observed.store))
     if observed.telemetry is not None:
         readers += observed.telemetry.build_projections(observed)
     return readers

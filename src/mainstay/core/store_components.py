@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -33,6 +33,13 @@ class AuxiliaryStores(Protocol):
     def open_tiers(self, *, vectors: bool) -> AbstractAsyncContextManager[WorkspaceTiers]:
         """Open the memory tiers; `vectors`: with vector search, if it is available."""
         ...
+
+
+@runtime_checkable
+class EphemeralStore(Protocol):
+    """A `Store` whose sessions end with the process. The home does not miss their events in the next process."""
+
+    ends_with_process: Literal[True]
 
 
 class StoreLocation(msgspec.Struct, frozen=True, kw_only=True):

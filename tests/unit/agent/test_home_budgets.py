@@ -87,8 +87,8 @@ async def test_spending_of_a_workspace_without_budgets_is_counted(tmp_path: Path
         assert has_no_budgets(await accounts.open_manager(Config(workspace="one"), MemoryStore(), home_ledger))
         purses: Any = await accounts.open_manager(budgeted, MemoryStore(), home_ledger)
         free, live = (
-            accounts.build_ledger_projection(home_ledger, "one"),
-            accounts.build_ledger_projection(home_ledger, "two"),
+            accounts.build_ledger_projection(home_ledger, "one", MemoryStore()),
+            accounts.build_ledger_projection(home_ledger, "two", MemoryStore()),
         )
         await free.apply(spending(5, "ann"))
         await live.apply(spending(7, "ann"))  # this one has booked it itself
@@ -201,8 +201,8 @@ async def test_a_workspace_without_budgets_reserves_nothing_while_others_have_bu
         assert has_no_budgets(
             await accounts.open_manager(Config(workspace="one"), store, home_ledger)
         )  # a reload took them away
-        await accounts.build_ledger_projection(home_ledger, "one").apply(spending(5, "ann"))
-        await accounts.build_ledger_projection(home_ledger, "two").apply(spending(7, "ann"))
+        await accounts.build_ledger_projection(home_ledger, "one", MemoryStore()).apply(spending(5, "ann"))
+        await accounts.build_ledger_projection(home_ledger, "two", MemoryStore()).apply(spending(7, "ann"))
         assert purses.ledger.get_counter("home", "").sum_since(0).money == 12  # what it spends now is heard of
         assert purses.ledger.get_counter("person", "ann").sum_since(0).money == 12
     finally:

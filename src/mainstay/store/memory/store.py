@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -33,6 +34,8 @@ class MemoryStore:
 
     Every append raises `fail` while it is set.
     """
+
+    ends_with_process: Literal[True] = True
 
     def __init__(self) -> None:
         self._sessions: dict[str, _StoredSession] = {}

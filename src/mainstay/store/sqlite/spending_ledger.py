@@ -37,11 +37,12 @@ ON CONFLICT (scope, name, hour) DO UPDATE SET nanodollars={_NANODOLLARS}+exclude
     tokens={_TOKENS}+excluded.tokens, calls={_CALLS}+excluded.calls, lost={_LOST}+excluded.lost"""
 _SELECT_POSITIONS = "SELECT session, position FROM ledger_followed WHERE workspace=? AND NOT away"
 _SELECT_POSITION = """
-SELECT created, position FROM ledger_followed WHERE workspace=? AND session=? AND (NOT away OR created=?)
+SELECT created, position FROM ledger_followed WHERE workspace=? AND session=? AND (created=? OR (? AND NOT away))
 ORDER BY away LIMIT 1"""
 _UPSERT_POSITION = """
-INSERT INTO ledger_followed (workspace, session, created, position, hour, away) VALUES (?,?,?,?,?,0)
-ON CONFLICT (workspace, session, created) DO UPDATE SET position=excluded.position, hour=excluded.hour, away=0"""
+INSERT INTO ledger_followed (workspace, session, created, position, hour, away) VALUES (?,?,?,?,?,?)
+ON CONFLICT (workspace, session, created) DO UPDATE
+    SET position=excluded.position, hour=excluded.hour, away=excluded.away"""
 _SELECT_RESERVATIONS = "SELECT id, hour, person, nanodollars, tokens FROM ledger_open WHERE workspace=? AND session=?"
 _REPLACE_RESERVATION = """
 INSERT OR REPLACE INTO ledger_open (workspace, session, id, person, hour, nanodollars, tokens)
@@ -62,19 +63,29 @@ class SpendingTotal(msgspec.Struct, frozen=True):
 
 class SqliteSpendingLedger:
     """The Projection of one workspace's journals to the ledger. `on_rows_added` is called with the workspace and
-    the rows."""
+    the rows. Without `expects_journals` the journals end with this process: the home does not miss them later.
+    """
 
     name = "ledger"
 
     def __init__(
-        self, database: HomeProjectionDatabase, workspace: str, on_rows_added: OnRowsAdded | None = None
+        self,
+        database: HomeProjectionDatabase,
+        workspace: str,
+        on_rows_added: OnRowsAdded | None = None,
+        *,
+        expects_journals: bool = True,
     ) -> None:
         self._database = database
         self._workspace = workspace
         self._on_rows_added = on_rows_added
+        self._expects_journals = expects_journals
         self._pruned_hour = 0  # hour since 1970 of the last pruning
 
     async def positions(self) -> dict[str, int]:
+        if not self._expects_journals:  # the home's positions are those of other journals
+            return {}
+
         def work(db: apsw.Connection) -> dict[str, int]:
             rows: Iterable[tuple[str, int]] = db.execute(_SELECT_POSITIONS, (self._workspace,))
             return dict(rows)
@@ -92,7 +103,8 @@ class SqliteSpendingLedger:
         """Apply a batch and return the rows that were added. Idempotent: records that were counted before are skipped,
         also if their workspace was removed and restored since."""
         session = (self._workspace, batch.info.key)
-        row: tuple[int, int] | None = db.execute(_SELECT_POSITION, (*session, batch.info.created)).fetchone()
+        of_session = (*session, batch.info.created, self._expects_journals)
+        row: tuple[int, int] | None = db.execute(_SELECT_POSITION, of_session).fetchone()
         created, known = row if row is not None else (batch.info.created, 0)
         new = [record for record in batch.records if record.seq > known]
         if not new:
@@ -111,7 +123,7 @@ class SqliteSpendingLedger:
                 values = (reservation.person, reservation.hour, reservation.money, reservation.tokens)
                 db.execute(_REPLACE_RESERVATION, (*session, id, *values))
         hour = new[-1].at // HOUR_MS
-        db.execute(_UPSERT_POSITION, (*session, created, new[-1].seq, hour))
+        db.execute(_UPSERT_POSITION, (*session, created, new[-1].seq, hour, not self._expects_journals))
         if hour != self._pruned_hour:
             self._pruned_hour = hour
             _prune_hours(db)
