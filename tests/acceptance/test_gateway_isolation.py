@@ -194,7 +194,6 @@ BODIES: dict[type[Operation[Any]], list[dict[str, Any]]] = {
     turns.Abort: [{}, {"sender": "ann"}],
     turns.ImportHistory: [{"messages": [{"role": "user", "content": "NAME"}]}],
     sessions.ForkSession: [{"to": "FRESH"}, {"to": "NAME"}],
-    sessions.SetProfile: [{"fields": {"name": "NAME"}}],
     triggers.AddTrigger: [
         {"name": "NAME", "kind": "periodic", "schedule": "0 9 1 1 *", "text": "hi", "session": "NAME", "replace": True},
         {"name": "FRESH", "kind": "immediate", "text": "hi", "channel": "chat", "room": "C-red"},
@@ -229,6 +228,8 @@ def value(kind: Any) -> Any:
             return True
         case msgspec.inspect.LiteralType(values=values):
             return values[0]
+        case msgspec.inspect.DictType():
+            return {"name": "NAME"}
     return None
 
 
