@@ -88,7 +88,8 @@ async def _run_attempt(
         raise add_location(error, session.key, writer) from error.__cause__
     except ProviderBroken as error:
         log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
-        details = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        cause = error.__cause__ or error
+        details = f"{type(cause).__name__}: {cause}"
         return services.trust.redact_failure(
             Failed(str(error), details, turn=turn.turn, step=find_current_step(session))
         )

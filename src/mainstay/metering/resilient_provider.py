@@ -244,7 +244,7 @@ class _ProviderAttempt:
         self._is_admitted = False
         self._breaker.record_success()
         if self._permit is not None:
-            self._permit.learn_output_tokens(piece.usage.completion)
+            self._permit.learn_output_tokens(self._provider.model().check_usage(piece.usage).completion)
         return structs.replace(piece, model=self._provider.model()) if is_failover else piece
 
     def record_failure(self, error: ProviderError, *, is_retry: bool) -> None:
