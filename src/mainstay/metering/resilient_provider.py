@@ -29,6 +29,7 @@ from mainstay.core.errors import (
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Context, IdGenerator, ModelInfo, Options, Piece, Provider, StreamFinished
 from mainstay.core.rate_limits import NO_RATE_LIMITS
+from mainstay.core.supervision import must_end_task
 from mainstay.metering.call_permit import CallPermit
 from mainstay.metering.circuit_breaker import CircuitBreaker
 from mainstay.metering.rate_limiter import RateLimiter, format_span
@@ -129,7 +130,9 @@ class ResilientProvider:
                         raise
                 except MainstayError:  # of a callback
                     raise
-                except Exception as error:  # a bug in the provider's code, which may come with another distribution
+                except BaseException as error:  # a bug in the provider's code, which may come with another distribution
+                    if must_end_task(error):
+                        raise
                     raise self._describe_bug(index, error) from error
                 finally:
                     await attempt.close()

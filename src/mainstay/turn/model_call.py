@@ -237,6 +237,8 @@ async def call_model(
             control.begin_generation(scope)
             finished, redacted = await _consume_stream(environment, context, options, draft, on_piece)
     except TimeoutError:
+        if not scope.expired():  # of the provider's code
+            raise
         return _conclude_timeout(control, draft, timeout_s)
     except ProviderError as error:
         if draft.is_empty:
