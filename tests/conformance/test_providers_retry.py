@@ -135,12 +135,16 @@ async def test_f16_the_retry_time_of_the_provider_comes_first_and_is_not_undercu
 
 
 @pytest.mark.parametrize("header", ["Retry-After: 86400", "Retry-After: 99999999999999"])
-async def test_f16_a_wait_beyond_the_bound_is_not_begun(api: Format, header: str) -> None:
-    async with asking(api, [status(429, headers=[header])]) as ask:
+@pytest.mark.parametrize(("code", "backoff_s"), [(429, 2.0), (503, 0.5)])
+async def test_f16_a_wait_beyond_the_bound_is_not_begun_once_a_second_error_confirms_it(
+    api: Format, header: str, code: int, backoff_s: float
+) -> None:
+    async with asking(api, [status(code, headers=[header])]) as ask:
         _, error = await ask()
-    assert isinstance(error, errors.RateLimited)
-    assert ask.times() == [0]
-    assert ask.clock.at == 0
+    assert isinstance(error, errors.RateLimited | errors.Overloaded)
+    assert "it accepts no calls for" in str(error)
+    assert ask.times() == [0, backoff_s]
+    assert ask.clock.at == backoff_s
 
 
 async def test_f16_a_401_is_not_asked_again(api: Format) -> None:

@@ -186,11 +186,12 @@ async def test_f58_streams_that_break_together_are_one_failure(sent: list[bytes]
 ABSURD = ["259200", "-5", "NaN", "1e30", "inf", "Fri, 31 Dec 2099 23:59:59 GMT", "soon", "", "9" * 4000]
 
 
+@pytest.mark.parametrize("code", [429, 503])
 @pytest.mark.parametrize("value", ABSURD, ids=lambda value: value[:12] or "empty")
-async def test_f60_one_absurd_retry_after_does_not_stop_an_account(value: str) -> None:
+async def test_f60_one_absurd_retry_after_does_not_stop_an_account(value: str, code: int) -> None:
     """Neither the call that was refused nor those of other sessions fail, and none waits for long."""
     async with serving(OPENAI) as (agent, server):
-        play(server, status(429, headers=[f"Retry-After: {value}"]))
+        play(server, status(code, headers=[f"Retry-After: {value}"]))
         async with asyncio.timeout(30):  # instead of days
             replies = await asyncio.gather(*(agent.run(f"s{number}", "hello") for number in range(4)))
     assert [reply.text for reply in replies] == ["It is 1988."] * 4

@@ -137,7 +137,8 @@ class AuditUnavailable(MainstayError):
 
 
 class ProviderBroken(MainstayError):
-    """A provider raised an exception that is no `ProviderError`: a bug in its code. The exception is its cause."""
+    """A bug in a provider's code: it raised an exception that is no `ProviderError` (then its cause), or yielded what
+    is no piece of an answer."""
 
 
 class ContextOverflow(MainstayError):

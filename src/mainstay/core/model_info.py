@@ -11,6 +11,7 @@ from mainstay.core.usage_bounds import format_count
 
 WINDOW_FACTOR_MAX = 8  # how far a report may exceed the model's window: tokenizers differ, windows may be unknown
 WINDOW_TOKENS_ASSUMED = 128_000  # the least window that reports are compared with
+CORRECTION_CHARS_MAX = 300
 
 
 class LongPromptPrices(msgspec.Struct, frozen=True, gc=False):
@@ -46,20 +47,25 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
         return LongPromptPrices(0, self.price_prompt, self.price_completion, self.price_cached, self.price_written)
 
     def check_usage(self, usage: Usage) -> Usage:
-        """Return the usage if a call of this model can have it, else an empty one with the reason in `correction`."""
+        """Return the usage if a call of this model can have it, else an empty one with the reason in `correction`.
+
+        The counts may have any type: a provider's code is not believed either.
+        """
         most = WINDOW_FACTOR_MAX * max(self.window, self.output, WINDOW_TOKENS_ASSUMED)
+        counts = (usage.prompt, usage.completion, usage.cached, usage.reasoning, usage.written)
         if (
-            0 <= usage.prompt <= most
-            and 0 <= usage.completion <= most
-            and usage.reasoning >= 0
-            and usage.cached >= 0
-            and usage.written >= 0
+            all(type(count) is int and 0 <= count <= most for count in counts)
             and usage.cached + usage.written <= usage.prompt
+            and usage.reasoning <= usage.completion
         ):
-            return usage
-        counts = f"{format_count(usage.prompt)} prompt and {format_count(usage.completion)} completion tokens"
-        parts = f"{format_count(usage.cached)} cached, {format_count(usage.written)} written"
-        return Usage(correction=f"not believed: the provider reported {counts}, {parts}")
+            correction = usage.correction
+            if isinstance(correction, str) and len(correction) <= CORRECTION_CHARS_MAX:
+                return usage
+            return msgspec.structs.replace(usage, correction=str(correction)[:CORRECTION_CHARS_MAX])
+        prompt, completion, cached, reasoning, written = map(format_count, counts)
+        parts = f"{cached} cached, {written} written, {reasoning} reasoning"
+        sentence = f"the provider reported {prompt} prompt and {completion} completion tokens, {parts}"
+        return Usage(correction=f"not believed: {sentence}")
 
     def cost(self, usage: Usage) -> float:
         """Return the cost in dollars, rounded up to whole nanodollars."""

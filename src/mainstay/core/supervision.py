@@ -110,14 +110,23 @@ async def _run_once(work: Callable[[], Coroutine[Any, Any, None]]) -> BaseExcept
     """Run the work; return its exception. A cancellation counts as one unless this task was cancelled."""
     try:
         await work()
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+    except BaseException as error:  # a bug in the work: reported, and the work is started again
+        if must_end_task(error):
             raise
         return error
-    except Exception as error:  # a bug in the work: reported, and the work is started again
-        return error
     return None
+
+
+def must_end_task(error: BaseException) -> bool:
+    """Return whether an exception is no bug but ends the current task: it was cancelled, or the process ends.
+
+    A library may raise a CancelledError although the task was not cancelled, or a BaseException of its own, as the
+    panics of Rust extensions are. Either would end a task silently.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
 
 
 def log_task_exception(task: asyncio.Task[Any]) -> None:
@@ -132,7 +141,7 @@ def run_supervised(health: TaskHealth, work: Callable[[], None], stop: threading
         while not stop.is_set():
             try:
                 return work()
-            except Exception as error:  # a bug in the work: reported, and the work is started again
+            except BaseException as error:  # a bug in the work, SystemExit included, which would end only the thread
                 stop.wait(health.mark_failed(error))
                 health.mark_running()
     finally:

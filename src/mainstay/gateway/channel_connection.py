@@ -139,9 +139,9 @@ class ChannelConnection:
 
     def _on_task_done(self, task: asyncio.Task[object]) -> None:
         self._watched_tasks.discard(task)
-        if self._is_closing or self._problem or task.cancelled():
+        if self._is_closing or self._problem or (task.cancelled() and task.cancelling()):
             return
-        error = task.exception()
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()  # nobody cancelled it
         if error is None:
             self._watch_tasks()  # another task may have taken its place
         elif not isinstance(error, MainstayError) or self.state == "connected":  # else the channel reports it itself

@@ -26,6 +26,7 @@ from mainstay.core.memory_tiers import Fact, Summary, combine_origins
 from mainstay.core.messages import Message, Usage
 from mainstay.core.ports import Clock, Summariser, SummaryRequest, SummaryResult, Tokenizer
 from mainstay.core.session import Session
+from mainstay.core.supervision import must_end_task
 from mainstay.core.usage_bounds import bound_charge
 from mainstay.lane.journal_writer import JournalWriter
 
@@ -119,7 +120,9 @@ class FoldRunner:
             if self._summariser is None:
                 return self.record_outline(writer, task, extra_events)
             return await self._summarise(self._summariser, writer, task, extra_events)
-        except Exception as error:  # the summariser may be a plugin's: the conversation goes on without it
+        except BaseException as error:  # the summariser may be a plugin's: the conversation goes on without it
+            if must_end_task(error):
+                raise
             if not isinstance(error, MainstayError):
                 log.exception("the summariser failed")
             self._failures += 1

@@ -40,6 +40,7 @@ from mainstay.core.open_turn import OpenTurn
 from mainstay.core.outcome import Aborted, Failed, Outcome, Paused
 from mainstay.core.ports import IdempotencyKey
 from mainstay.core.session import Session
+from mainstay.core.supervision import must_end_task
 from mainstay.lane.approvals import check_answer, deny_with_input, expire_if_due
 from mainstay.lane.context_compiler import LaneContextCompiler
 from mainstay.lane.inputs import (
@@ -449,7 +450,9 @@ class Lane:
                     await self._wait_for_store(error, failures)
                 except InputRefused as error:
                     await self._end_unstorable_turn(error)
-        except Exception:  # a bug of ours: pending replies fail, other lanes go on
+        except BaseException as error:  # a bug of ours: pending replies fail, other lanes go on
+            if must_end_task(error):
+                raise
             log.exception("lane %s failed", self.key)
             self._pending_replies.fail_all(add_location(MainstayError(RUNTIME_FAILED), self.key, self._writer))
         finally:

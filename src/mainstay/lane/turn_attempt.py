@@ -16,6 +16,7 @@ from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.resource_errors import describe_shortage
 from mainstay.core.session import Session
+from mainstay.core.supervision import must_end_task
 from mainstay.core.turn_location import (
     ENDS_TURN,
     TurnLocation,
@@ -88,7 +89,8 @@ async def _run_attempt(
         raise add_location(error, session.key, writer) from error.__cause__
     except ProviderBroken as error:
         log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
-        details = f"{type(error.__cause__).__name__}: {error.__cause__}"
+        cause = error.__cause__ or error
+        details = f"{type(cause).__name__}: {cause}"
         return services.trust.redact_failure(
             Failed(str(error), details, turn=turn.turn, step=find_current_step(session))
         )
@@ -96,7 +98,9 @@ async def _run_attempt(
         return services.trust.redact_failure(
             Failed(str(error), type(error).__name__, turn=turn.turn, step=find_current_step(session))
         )
-    except Exception as error:  # a bug of ours: only this session fails
+    except BaseException as error:  # a bug of ours or of a provider's code: only this session fails
+        if must_end_task(error):
+            raise
         log.exception("turn %d of %s failed", turn.turn, session.key, extra=ENDS_TURN)
         details = f"{type(error).__name__}: {error}"
         shortage = describe_shortage(error)

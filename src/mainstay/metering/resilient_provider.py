@@ -29,9 +29,10 @@ from mainstay.core.errors import (
 from mainstay.core.limits import Limits
 from mainstay.core.ports import Clock, Context, IdGenerator, ModelInfo, Options, Piece, Provider, StreamFinished
 from mainstay.core.rate_limits import NO_RATE_LIMITS
+from mainstay.core.supervision import must_end_task
 from mainstay.metering.call_permit import CallPermit
 from mainstay.metering.circuit_breaker import CircuitBreaker
-from mainstay.metering.rate_limiter import RateLimiter, format_span
+from mainstay.metering.rate_limiter import PAUSE_MAX_S, RateLimiter, format_span
 from mainstay.metering.worst_case_prices import combine_highest_prices
 
 OUTPUT_DIVISOR = 4  # one answer takes at most a quarter of the account's token limit
@@ -129,7 +130,9 @@ class ResilientProvider:
                         raise
                 except MainstayError:  # of a callback
                     raise
-                except Exception as error:  # a bug in the provider's code, which may come with another distribution
+                except BaseException as error:  # a bug in the provider's code, which may come with another distribution
+                    if must_end_task(error):
+                        raise
                     raise self._describe_bug(index, error) from error
                 finally:
                     await attempt.close()
@@ -244,7 +247,7 @@ class _ProviderAttempt:
         self._is_admitted = False
         self._breaker.record_success()
         if self._permit is not None:
-            self._permit.learn_output_tokens(piece.usage.completion)
+            self._permit.learn_output_tokens(self._provider.model().check_usage(piece.usage).completion)
         return structs.replace(piece, model=self._provider.model()) if is_failover else piece
 
     def record_failure(self, error: ProviderError, *, is_retry: bool) -> None:
@@ -269,7 +272,7 @@ class _ProviderAttempt:
 class _RetryWait:
     """Retry waits of one call, over all providers that it tries."""
 
-    __slots__ = ("_clock", "_ids", "_limits", "_options", "_waited_s", "attempt")
+    __slots__ = ("_clock", "_has_long_pause", "_ids", "_limits", "_options", "_waited_s", "attempt")
 
     def __init__(self, clock: Clock, ids: IdGenerator, limits: Limits, options: Options) -> None:
         self._clock = clock
@@ -277,6 +280,7 @@ class _RetryWait:
         self._limits = limits
         self._options = options
         self._waited_s = 0.0
+        self._has_long_pause = False  # an error asked for more than `PAUSE_MAX_S`
         self.attempt = 0
 
     async def wait_for_probe(self, error: ProviderError, breaker: CircuitBreaker) -> bool:
@@ -300,7 +304,7 @@ class _RetryWait:
         seconds = compute_delay_s(
             limits,
             attempt=self.attempt,
-            retry_after_s=max(error.retry_after_s or 0.0, open_for_s) or None,
+            retry_after_s=max(self._find_requested_s(error), open_for_s) or None,
             waited_s=self._waited_s,
             chance=self._ids.random(),
         )
@@ -314,6 +318,15 @@ class _RetryWait:
         self._waited_s += seconds
         await self._clock.sleep(seconds)
         return True
+
+    def _find_requested_s(self, error: ProviderError) -> float:
+        """Return for how long an error asks to wait. A pause of more than a minute may be a mistake: it is believed
+        when a second error asks for one."""
+        requested_s = error.retry_after_s or 0.0
+        if requested_s <= PAUSE_MAX_S or isinstance(error, CircuitOpen):
+            return requested_s
+        is_confirmed, self._has_long_pause = self._has_long_pause, True
+        return requested_s if is_confirmed else 0.0
 
 
 def name_pause(error: ProviderError) -> None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from mainstay.core.errors import ModelSilent, ProviderError
+from mainstay.core.errors import ModelSilent, ProviderBroken, ProviderError
 from mainstay.core.events import StepCheckpointed, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStarted, Waiting
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Thinking, ToolCall, Usage
 from mainstay.core.ports import (
@@ -225,7 +225,8 @@ async def call_model(
     """Call the model once and stream its answer to the journal and to watchers.
 
     `on_piece` receives every piece; if it returns True, the stream is cut off. An abort or a steer ends the call with
-    the output so far. Raises ProviderError if the call failed without output, StreamInterrupted if there was some.
+    the output so far. Raises ProviderError if the call failed without output, StreamInterrupted if there was some, and
+    ProviderBroken if the provider's code yields what is no piece of an answer.
     """
     draft = MessageDraft(options.turn, options.step, environment.provisional)
     control = environment.control
@@ -236,6 +237,8 @@ async def call_model(
             control.begin_generation(scope)
             finished, redacted = await _consume_stream(environment, context, options, draft, on_piece)
     except TimeoutError:
+        if not scope.expired():  # of the provider's code
+            raise
         return _conclude_timeout(control, draft, timeout_s)
     except ProviderError as error:
         if draft.is_empty:
@@ -271,14 +274,14 @@ async def _consume_stream(
         async with aclosing(environment.provider.stream(context, options)) as stream:  # type: ignore[type-var]
             async for piece in stream:
                 match piece:
-                    case TextPiece(text=text):
+                    case TextPiece(text=str(text)):
                         output.add_text(text)
-                    case ThinkingPiece(text=text, signature=signature):
+                    case ThinkingPiece(text=str(text), signature=str(signature)):
                         output.add_thinking(text, signature)
-                    case ToolCallPiece():
+                    case ToolCallPiece(index=int(), name=str(), input=str()):
                         environment.control.expect_calls()
                         output.add_call_piece(piece)
-                    case StreamFinished():
+                    case StreamFinished(reason=FinishReason(), usage=Usage(), model=ModelInfo() | None):
                         if on_piece is not None:
                             on_piece(piece)
                         output.finish()
@@ -286,13 +289,23 @@ async def _consume_stream(
                         if usage.correction:
                             piece = _correct_usage(environment, piece, usage)
                         return piece, output.redacted_kinds
+                    case _:  # its record could not be read back
+                        raise ProviderBroken(_describe_wrong_piece(environment.provider.model().name, piece))
                 if on_piece is not None and on_piece(piece):  # treated as if the provider had kept to its output limit
                     output.finish()
                     return StreamFinished(FinishReason.LENGTH), output.redacted_kinds
                 checkpoints.arm()
     finally:
         checkpoints.stop()
-    raise AssertionError("a provider's stream ended without Finished or an error")
+    raise ProviderBroken(f"The code of the provider of {environment.provider.model().name} ended its answer too early.")
+
+
+def _describe_wrong_piece(model: str, piece: object) -> str:
+    names = getattr(piece, "__struct_fields__", ())
+    fields = ", ".join(f"{name}: {type(getattr(piece, name)).__name__}" for name in names)
+    return (
+        f"The code of the provider of {model} yielded {type(piece).__name__}({fields}), which is no piece of an answer."
+    )
 
 
 def _correct_usage(environment: ModelCallEnvironment, finished: StreamFinished, usage: Usage) -> StreamFinished:

@@ -69,6 +69,42 @@ async def test_f57_a_cancellation_that_the_owner_did_not_ask_for_counts_as_a_fai
     assert list_task_failures() == {}
 
 
+class Panic(BaseException):
+    """As extensions in Rust raise it."""
+
+
+async def test_f57_an_exception_that_is_no_ordinary_one_counts_as_a_failure() -> None:
+    runs, again = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise Panic
+        again.set()
+        await asyncio.Event().wait()
+
+    task = start_supervised_task("indexer", work)
+    await again.wait()
+    assert "indexer" in list_task_failures()
+    await end(task)
+
+
+@pytest.mark.parametrize("error", [Panic, SystemExit])
+def test_f57_no_exception_ends_the_work_of_a_thread_silently(error: type[BaseException]) -> None:
+    runs, stop = 0, threading.Event()
+
+    def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise error
+        assert "watcher" in list_task_failures()
+
+    run_supervised(TaskHealth("watcher"), work, stop)
+    assert runs == 2
+
+
 async def test_work_that_returns_is_done_and_is_not_listed() -> None:
     async def work() -> None:
         pass

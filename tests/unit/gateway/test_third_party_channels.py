@@ -156,7 +156,10 @@ async def test_a_channel_whose_code_fails_is_logged_once_and_started_again_until
     assert logged[0].exc_info is not None
 
 
-async def test_a_receive_loop_that_an_error_of_the_handler_ended_is_started_again() -> None:
+@pytest.mark.parametrize("error", [StoreFailed("the disk is full"), asyncio.CancelledError()], ids=repr)
+async def test_f57_a_receive_loop_that_an_error_of_the_handler_ended_is_started_again(error: BaseException) -> None:
+    """Also by a cancellation that nobody asked for, such as of something that it awaited."""
+
     class Careless(LoopbackChannel):
         starts = 0
 
@@ -167,7 +170,7 @@ async def test_a_receive_loop_that_an_error_of_the_handler_ended_is_started_agai
 
         async def _receive(self, start: int) -> None:
             if start == 1:
-                raise StoreFailed("the disk is full")
+                raise error
             await asyncio.Event().wait()
 
         async def close(self) -> None:

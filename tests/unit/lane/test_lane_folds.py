@@ -114,8 +114,8 @@ async def test_summaries_above_their_target_are_folded_again() -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    [Overloaded("busy"), SummaryUnusable("rubbish"), ZeroDivisionError("a bug")],
-    ids=["fails", "rubbish", "a bug in it"],
+    [Overloaded("busy"), SummaryUnusable("rubbish"), ZeroDivisionError("a bug"), asyncio.CancelledError()],
+    ids=["fails", "rubbish", "a bug in it", "a cancellation without a reason"],
 )
 @virtual
 async def test_a_summary_that_fails_loses_nothing_and_an_outline_replaces_it_when_there_is_no_more_room(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing as closing_connection
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from mainstay.core.errors import StreamBroken
 from mainstay.core.events import MessageAdded, Reserved
 from mainstay.core.ledger_entries import LEDGER_AMOUNT_MAX
 from mainstay.core.messages import TOKENS_MAX, FinishReason, Usage
-from mainstay.core.outcome import Answered
-from mainstay.core.ports import StreamFinished, ToolCallPiece
+from mainstay.core.model_info import CORRECTION_CHARS_MAX, ModelInfo
+from mainstay.core.outcome import Answered, Failed
+from mainstay.core.ports import Context, Options, Piece, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX
 from mainstay.providers.scripted import Say, ScriptedProvider
 from mainstay.providers.wire.decoding import CALLS_MAX
@@ -145,9 +147,15 @@ async def test_f56_a_call_is_charged_for_its_prompt_though_only_the_answer_is_re
     assert reply.usage.correction == "no prompt tokens were reported; they were estimated"
 
 
-@pytest.mark.parametrize(
-    "lie", [Usage(2**63, 5), Usage(5, 10**18), Usage(-5, 5), Usage(5, 5, cached=10**6), Usage(10, 5, written=-3)]
-)
+CODE_LIES: list[Any] = [
+    *(Usage(2**63, 5), Usage(5, 10**18), Usage(-5, 5), Usage(5, 5, cached=10**6), Usage(10, 5, written=-3)),
+    *(Usage(5, 5, reasoning=2**70), Usage(5, 5, reasoning=6), Usage(5, 5, reasoning=-1)),
+]
+WRONG_TYPES: list[Any] = [5.0, True, "5", None, math.nan, math.inf, [5]]
+CODE_LIES += [Usage(wrong, 5) for wrong in WRONG_TYPES] + [Usage(5, 5, reasoning=wrong) for wrong in WRONG_TYPES]
+
+
+@pytest.mark.parametrize("lie", CODE_LIES, ids=repr)
 async def test_f56_a_provider_in_code_is_not_believed_either(tmp_path: Path, lie: Usage) -> None:
     model = ScriptedProvider([Say("one", usage=lie), Say("two", usage=Usage(3, 4))], info=MODEL)
     async with Agent(model, home=tmp_path, config=BUDGETS) as agent:
@@ -155,6 +163,68 @@ async def test_f56_a_provider_in_code_is_not_believed_either(tmp_path: Path, lie
         assert reply.usage.correction.startswith("not believed: the provider reported ")
         assert reply.cost > 0
         assert (await agent.run("s", "go on")).usage == Usage(3, 4)
+        assert (await agent.sessions.replay("s")).is_identical
+
+
+async def test_f56_a_long_correction_of_a_provider_in_code_is_clipped() -> None:
+    wordy: list[Any] = ["x" * 10**6, 7]
+    model = ScriptedProvider([Say("one", usage=Usage(5, 5, correction=said)) for said in wordy], info=MODEL)
+    async with Agent(model, home=":memory:") as agent:
+        corrections = [(await agent.run("s", "hello")).usage.correction for _ in wordy]
+        assert corrections == ["x" * CORRECTION_CHARS_MAX, "7"]
+        assert (await agent.sessions.replay("s")).is_identical
+
+
+class YieldingProvider:
+    """Yields anything in its first answer, as code of another distribution may."""
+
+    def __init__(self, *pieces: Any) -> None:
+        self._pieces = pieces
+        self._has_answered = False
+
+    def model(self) -> ModelInfo:
+        return MODEL
+
+    async def close(self) -> None: ...
+
+    async def stream(self, context: Context, options: Options) -> AsyncGenerator[Piece, None]:
+        sound = (TextPiece("sound"), StreamFinished(FinishReason.END, Usage(3, 4)))
+        pieces, self._has_answered = sound if self._has_answered else self._pieces, True
+        for piece in pieces:
+            yield piece
+
+
+FINISHED = StreamFinished(FinishReason.END, Usage(5, 5))
+WRONG: Any = 7
+WRONG_PIECES: list[tuple[Any, ...]] = [
+    (TextPiece(WRONG), FINISHED),
+    (TextPiece("a"), TextPiece(WRONG), FINISHED),
+    (ThinkingPiece("a", WRONG), FINISHED),
+    (ToolCallPiece(WRONG, WRONG, "{}"), FINISHED),
+    (ToolCallPiece(0, "add", WRONG), FINISHED),
+    ("a", FINISHED),
+    (TextPiece("a"), StreamFinished(WRONG, Usage(5, 5))),
+    (TextPiece("a"), StreamFinished("stop", Usage(5, 5))),  # type: ignore[arg-type]
+    (TextPiece("a"), StreamFinished(FinishReason.END, WRONG)),
+    (TextPiece("a"), StreamFinished(FinishReason.END, Usage(5, 5), WRONG)),
+    (TextPiece("a"),),
+    (),
+]
+
+
+@pytest.mark.parametrize("pieces", WRONG_PIECES, ids=repr)
+async def test_f56_what_is_no_piece_of_an_answer_fails_the_turn_and_the_session_goes_on(
+    tmp_path: Path, pieces: tuple[Any, ...]
+) -> None:
+    provider = YieldingProvider(*pieces)
+    async with Agent(provider, home=tmp_path, config=BUDGETS) as agent:
+        outcome = (await agent.run("s", "hello")).outcome
+        assert isinstance(outcome, Failed)
+        assert outcome.sentence.startswith("The code of the provider of m ")
+        assert (await agent.run("s", "go on")).text == "sound"
+    async with Agent(provider, home=tmp_path, config=BUDGETS) as agent:
+        assert (await agent.run("s", "go on")).text == "sound"
+        assert (await agent.sessions.replay("s")).is_identical
 
 
 def test_a_part_that_is_larger_than_its_whole_is_counted_beside_it() -> None:
