@@ -11,11 +11,13 @@ set -eu
 folder=${1:?"usage: $0 FOLDER"}
 image=mainstay-test:latest
 mkdir -p "$folder"
+init=$(command -v /usr/libexec/podman/catatonit || command -v docker-init)  # for --init; docker.io brings the second
 cat > "$folder/containers.conf" <<CONF
 [containers]
 cgroups = "disabled"
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
+init_path = "$init"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 CONF

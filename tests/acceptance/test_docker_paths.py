@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -169,3 +170,53 @@ async def test_guppy_082_attachments_are_named_where_commands_find_them(box: Box
         script[0] = Call("bash", {"command": f"cat {path}"})
         await agent.run("s", "read it")
         assert await results_of(agent) == ["tea"]
+
+
+async def test_guppy_082_no_text_that_the_model_reads_names_a_path_of_this_machine(box: Box) -> None:
+    """Refusals, notes and lists included; a path that is not mounted is the model's own word."""
+    inside = f"{box.inside}/work"
+    (box.folder / "work" / "deep" / "a").mkdir(parents=True)
+    (box.folder / "work" / "deep" / "a" / "x.txt").write_text("x\n" * 3)
+    (box.folder / "work" / "link").symlink_to(box.folder / "work" / "deep" / "a")
+    (box.folder / "work" / "image.bin").write_bytes(b"\0\1\2")
+    calls = [
+        Call("bash", {"command": "true", "cwd": f"{inside}/none"}),
+        Call("bash", {"command": "true", "cwd": "/etc"}),
+        Call("bash", {"command": "true", "cwd": f"{box.inside}/home"}),
+        Call("bash", {"command": "cd deep && pwd && env"}),
+        Call("process", {"action": "start", "command": "pwd", "cwd": f"{inside}/deep"}),
+        Call("process", {"action": "start", "command": "pwd", "cwd": f"{inside}/none"}),
+        Call("process", {"action": "list"}),
+        Call("read", {"path": inside}),
+        Call("read", {"path": f"{inside}/image.bin"}),
+        Call("read", {"path": f"{box.inside}/home/mainstay.yaml"}),
+        Call("read", {"path": f"{inside}/link/x.txt"}),
+        Call("write", {"path": f"{inside}/deep", "content": "x"}),
+        Call("write", {"path": f"{inside}/deep/a/x.txt/y", "content": "x"}),
+        Call("write", {"path": f"{box.inside}/home/mainstay.yaml", "content": "x"}),
+        Call("edit", {"path": f"{inside}/deep/a/x.txt", "old": "x", "new": "y"}),
+        Call("edit", {"path": f"{inside}/deep/a/x.txt", "old": "q", "new": "y"}),
+        Call("apply_patch", {"patch": f"*** Begin Patch\n*** Delete File: {inside}/none.txt\n*** End Patch"}),
+        Call("apply_patch", {"patch": f"*** Begin Patch\n*** Delete File: {inside}/deep\n*** End Patch"}),
+        Call(
+            "apply_patch", {"patch": f"*** Begin Patch\n*** Update File: {inside}/deep/a/x.txt\n-q\n+z\n*** End Patch"}
+        ),
+        Call("grep", {"pattern": "x", "path": f"{inside}/none"}),
+        Call("grep", {"pattern": "x", "path": box.inside}),
+        Call("glob", {"pattern": "**/*", "path": f"{inside}/none"}),
+        Call("glob", {"pattern": f"{inside}/**/*.txt"}),
+        Call("glob", {"pattern": "**/*.txt", "path": f"{inside}/link"}),
+        Call("ls", {"path": f"{inside}/none"}),
+        Call("ls", {"path": f"{inside}/deep/a/x.txt"}),
+        Call("ls", {"path": f"{inside}/link"}),
+        Call("skill", {"name": "none"}),
+        Call("fetch", {"url": f"file://{inside}/deep/a/x.txt"}),
+        Call("spawn", {"prompt": "list"}),
+    ]
+    async with agent_in(box, [*(calls[at : at + 10] for at in (0, 10, 20)), "A report.", "done"]) as agent:
+        await agent.run("s", "work")
+        assert len(await results_of(agent)) == len(calls)
+        asked = agent._model.asked  # type: ignore[union-attr]
+        for text in [str(part) for request in asked for part in (request.system, request.tools, *request.messages)]:
+            assert str(box.folder) not in text
+            assert os.path.realpath(box.folder) not in text

@@ -11,20 +11,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 IMAGE = os.environ.get("MAINSTAY_TEST_IMAGE", "debian:stable-slim")
+ANSWER_S_MAX = 20
 
 
-def _find_problem() -> str:
+def find_problem() -> str:
     """Why no container can be had here; empty if one can."""
     if shutil.which("docker") is None:
         return "docker is not installed"
-    done = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        return "no docker engine runs: " + (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-    have = subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, timeout=120, check=False)
-    return f"docker has no image {IMAGE}" if have.returncode else ""
+    if problem := _find_failure("info"):
+        return f"no docker engine runs: {problem}"
+    if _find_failure("image", "inspect", IMAGE):
+        return f"docker has no image {IMAGE}"
+    problem = _find_failure("run", "--rm", "--init", "--network", "none", IMAGE, "true")
+    return f"docker cannot run a container: {problem}" if problem else ""
 
 
-NO_ENGINE = _find_problem()
+def _find_failure(*words: str) -> str:
+    """Why this command of docker fails: the first line that it prints; empty if it works."""
+    try:
+        done = subprocess.run(["docker", *words], capture_output=True, text=True, timeout=ANSWER_S_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (done.stderr.strip().splitlines() or ["it says nothing"])[0] if done.returncode else ""
+
+
+NO_ENGINE = find_problem()
 
 
 @contextmanager

@@ -106,7 +106,9 @@ class ConfinedFiles:
         self._obeyed_paths = frozenset(note.rstrip("/") for note in folders.obeyed_paths)
         self._obeyed_folders = tuple(note.rstrip("/") for note in folders.obeyed_paths if note.endswith("/"))
         tops = [*(root for root, _ in self._roots), *map(os.path.dirname, self._obeyed_paths)]
-        self._resolver = PathResolver(tops, use_openat2=use_openat2, before_open=before_open)
+        self._resolver = PathResolver(
+            tops, use_openat2=use_openat2, before_open=before_open, to_shown=folders.paths.to_shown
+        )
         self._own_roots = tuple(casefold_path(root) for root, _ in self._roots)
         self._protected_paths = tuple(casefold_path(path.rstrip("/")) for path in folders.protected)
         self._protected_names = {path.rsplit("/", 1)[-1] for path in self._protected_paths}

@@ -77,18 +77,27 @@ class ResolvedPath:
 
 class PathResolver:
     """Resolves paths beneath `roots`, which are absolute and free of symlinks. `before_open` is called with each path
-    between its stat and its open, so that tests can change the file system at that moment."""
+    between its stat and its open, so that tests can change the file system at that moment. Refusals name a path as
+    `to_shown` translates it."""
 
-    def __init__(self, roots: Sequence[str], *, use_openat2: bool = True, before_open: PathHook | None = None) -> None:
+    def __init__(
+        self,
+        roots: Sequence[str],
+        *,
+        use_openat2: bool = True,
+        before_open: PathHook | None = None,
+        to_shown: Callable[[str], str] = lambda path: path,
+    ) -> None:
         # Of nested roots, resolution starts at the outermost: the inner one may have become a symlink.
         tops = sorted({root.rstrip("/") or "/" for root in roots}, key=len)
         self._roots = [root for root in tops if not any(is_inside(root, top) for top in tops if top != root)]
         self._use_openat2 = use_openat2
         self._before_open = before_open or (lambda path: None)
+        self._to_shown = to_shown
 
     def resolve(self, path: str, *, follow_symlinks: bool = True) -> ResolvedPath:
         """Resolve an absolute path; raises PathRefused. Without `follow_symlinks`, a final symlink is the result."""
-        display_path = path
+        display_path = self._to_shown(path)
         for _ in range(LINKS_MAX):
             root, rest = self._find_root(path, display_path)
             if (
@@ -119,7 +128,7 @@ class PathResolver:
         if call is None or ".." in components or not components:
             return None
         self._before_open(root)
-        root_fd = _open_root(root)
+        root_fd = _open_root(root, self._to_shown)
         try:
             folder_fd = call(root_fd, "/".join(components[:-1]) or ".")
         finally:
@@ -142,7 +151,7 @@ class PathResolver:
         self, root: str, rest: Sequence[str], display_path: str, *, follow_symlinks: bool
     ) -> ResolvedPath | str:
         """Resolve component by component. If a symlink or `..` leaves this root, return the path to start over with."""
-        walk = _PathWalker(root, rest, display_path, self._before_open)
+        walk = _PathWalker(root, _open_root(root, self._to_shown), rest, display_path, self._before_open)
         try:
             while walk.pending_names:
                 component = walk.pending_names.popleft()
@@ -164,12 +173,12 @@ class PathResolver:
 class _PathWalker:
     """State of a stepwise resolution: the folders opened so far, and the components still to resolve."""
 
-    def __init__(self, root: str, rest: Sequence[str], display_path: str, before_open: PathHook) -> None:
+    def __init__(self, root: str, root_fd: int, rest: Sequence[str], display_path: str, before_open: PathHook) -> None:
         self.root = root
         self._before_open = before_open
         self.display_path = display_path
         self.pending_names = deque(rest)
-        self._folder_fds = [_open_root(root)]
+        self._folder_fds = [root_fd]
         self._names: list[str] = []
         self._missing_names: list[str] = []
         self._leaf: tuple[str, os.stat_result] | None = None  # a non-folder and its stat: no component can follow
@@ -259,12 +268,13 @@ def _is_kernel_path(path: str, root: str) -> bool:
     return any(is_inside(path, kernel) and not is_inside(root, kernel) for kernel in _KERNEL_FILE_SYSTEMS)
 
 
-def _open_root(root: str) -> int:
+def _open_root(root: str, to_shown: Callable[[str], str]) -> int:
     try:
         return os.open(root, OPEN_FOLDER_FLAGS)
     except OSError as error:
+        shown = shorten_for_message(to_shown(root))
         raise PathRefused(
-            f"{shorten_for_message(root)}, a folder that this session works in, cannot be opened: {error.strerror}."
+            f"{shown}, a folder that this session works in, cannot be opened: {error.strerror}."
         ) from None
 
 
