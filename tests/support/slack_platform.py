@@ -64,6 +64,7 @@ class Workspace:
         self.archived: set[str] = set()
         self.files: dict[str, tuple[Answer, bytes]] = {}
         self.statuses: list[Answer] = []
+        self.streams: set[str] = set()  # the messages that are being streamed
         self.ephemerals: list[Answer] = []  # what was shown to one person
         self.calls: list[tuple[str, Answer]] = []
         self.downloads: list[tuple[str, str]] = []  # path and Authorization
@@ -171,6 +172,43 @@ class Workspace:
         self._add(room, message)
         return {"channel": room, "ts": message["ts"], "message": message}
 
+    def chat_startStream(self, asked: Answer) -> Answer:
+        """Needs a thread, and outside of direct conversations the user who reads along; takes no metadata."""
+        room = self.room(asked)
+        if not asked.get("thread_ts") or self.message(room, str(asked["thread_ts"])) is None:
+            raise Failed("invalid_thread_ts")
+        if not room.startswith("D") and asked.get("recipient_team_id") != TEAM:
+            raise Failed("missing_recipient_team_id")
+        if not room.startswith("D") and asked.get("recipient_user_id") not in self.people:
+            raise Failed("missing_recipient_user_id")
+        message: Answer = {"type": "message", "user": BOT, "bot_id": BOT_ID, "app_id": APP, "team": TEAM}
+        message |= {"text": asked.get("markdown_text", ""), "ts": self.stamp(), "thread_ts": asked["thread_ts"]}
+        self.streams.add(message["ts"])
+        self._add(room, message)
+        return {"channel": room, "ts": message["ts"]}
+
+    def chat_appendStream(self, asked: Answer) -> Answer:
+        message = self.message(self.room(asked), str(asked.get("ts")))
+        if message is None:
+            raise Failed("message_not_found")
+        if message["ts"] not in self.streams:
+            raise Failed("message_not_in_streaming_state")
+        if not asked.get("markdown_text"):
+            raise Failed("no_text")
+        message["text"] += asked["markdown_text"]
+        return {"channel": asked["channel"], "ts": message["ts"]}
+
+    def chat_stopStream(self, asked: Answer) -> Answer:
+        if asked.get("markdown_text"):
+            self.chat_appendStream(asked)
+        message = self.message(self.room(asked), str(asked.get("ts")))
+        if message is None or message["ts"] not in self.streams:
+            raise Failed("message_not_in_streaming_state")
+        self.streams.remove(message["ts"])
+        if asked.get("metadata"):
+            message["metadata"] = json.loads(asked["metadata"])
+        return {"channel": asked["channel"], "ts": message["ts"], "message": message}
+
     def chat_postEphemeral(self, asked: Answer) -> Answer:
         self.room(asked)
         if asked.get("user") not in self.people:
@@ -186,6 +224,8 @@ class Workspace:
             raise Failed("message_not_found")
         if message.get("user") != BOT:
             raise Failed("cant_update_message")
+        if message["ts"] in self.streams:
+            raise Failed("streaming_state_conflict")
         message |= {"text": asked["text"], "edited": {"user": BOT, "ts": self.stamp()}}
         if "metadata" in asked:
             message["metadata"] = json.loads(asked["metadata"])
@@ -198,6 +238,8 @@ class Workspace:
         message = self.message(room, str(asked.get("ts")))
         if message is None:
             raise Failed("message_not_found")
+        if message["ts"] in self.streams:
+            raise Failed("cant_delete_message")
         self.rooms[room].remove(message)
         gone = {"type": "message", "subtype": "message_deleted", "hidden": True, "deleted_ts": message["ts"]}
         self.tell(gone | {"channel": room, "ts": self.stamp(), "previous_message": message, "channel_type": "channel"})

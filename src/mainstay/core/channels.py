@@ -189,6 +189,33 @@ class SupportsEphemeral(Protocol):
         ...
 
 
+@runtime_checkable
+class SupportsStreams(Protocol):
+    """A channel whose platform has message streams: messages that grow by appended text until they are finished.
+
+    Texts are Markdown, and always the whole text so far. `edit` and `delete` finish a stream first.
+    """
+
+    async def start_stream(self, to: ChatAddress, text: str, *, asker: str, key: str) -> SentMessage | None:
+        """Start a stream for the user `asker` (an id on the platform; empty: unknown); None if this text cannot be
+        streamed to that address: it is posted then. `key` is the idempotency key."""
+        ...
+
+    async def extend_stream(self, to: ChatAddress, id: str, text: str) -> bool:
+        """Append what is new in the text. False if that is impossible, because the text begins differently or the
+        stream has ended: the message is edited then."""
+        ...
+
+    async def finish_stream(self, to: ChatAddress, id: str, text: str) -> bool:
+        """Append what is new in the text and finish the stream. False if that is impossible: it is edited then."""
+        ...
+
+    async def find_stream(self, to: ChatAddress, since: int) -> SentMessage | None:
+        """Return the stream that was started since that time (ms) and never finished, after a lost connection or a
+        crash."""
+        ...
+
+
 # --- the channel queue ---------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from mainstay.core.channels import (
     DeliveryUnknown,
     SentMessage,
     SupportsEphemeral,
+    SupportsStreams,
 )
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import MainstayError
@@ -335,7 +336,8 @@ class Deliverer:
             id = await self._find_lost_draft(job)
         if id and pieces:
             try:
-                await with_call_timeout(channel.edit(delivery.to, id, channel.format(pieces[0])))
+                if not await _finish_stream(channel, delivery.to, id, pieces[0]):
+                    await with_call_timeout(channel.edit(delivery.to, id, channel.format(pieces[0])))
             except DeliveryRejected:  # the message was deleted
                 id = ""
         if not id or not pieces:
@@ -357,6 +359,7 @@ class Deliverer:
             )
             return sent.id
         existing = await with_call_timeout(channel.find_posted(delivery.to, draft_key(delivery)))
+        existing = existing or await find_lost_stream(channel, delivery)
         return existing.id if existing is not None else ""
 
     async def _record_posted(self, job: DeliveryJob, sent: SentMessage) -> None:
@@ -405,6 +408,18 @@ async def with_call_timeout(call: Awaitable[T]) -> T:
     except Exception as error:  # a channel of another distribution may raise anything
         log.exception("a channel failed while it posted")
         raise DeliveryUnknown(f"the channel's code failed: {type(error).__name__}: {error}") from error
+
+
+async def find_lost_stream(channel: object, delivery: Delivery) -> SentMessage | None:
+    """Return the stream of a draft that was started but not recorded, on a platform with message streams."""
+    if not isinstance(channel, SupportsStreams):
+        return None
+    return await with_call_timeout(channel.find_stream(delivery.to, delivery.at))
+
+
+async def _finish_stream(channel: object, to: ChatAddress, id: str, text: str) -> bool:
+    """Finish the stream of a draft with this text; False if the message has to be edited."""
+    return isinstance(channel, SupportsStreams) and await with_call_timeout(channel.finish_stream(to, id, text))
 
 
 def _write_text(path: str, text: str) -> None:

@@ -24,6 +24,7 @@ from mainstay.core.message_chunks import split_message
 from mainstay.core.ports import Clock
 from mainstay.core.supervision import log_task_exception
 from mainstay.gateway.delivery import Deliverer, draft_key, with_call_timeout
+from mainstay.gateway.draft_stream import DraftStream
 
 log = logging.getLogger("mainstay.delivery")
 
@@ -103,6 +104,7 @@ class DraftMessageEditor:
         channel_queue: ChannelQueue,
         deliverer: Deliverer,
         clock: Clock,
+        asker: str = "",
     ) -> None:
         self.delivery = delivery
         self._live_answer = live_answer
@@ -110,9 +112,11 @@ class DraftMessageEditor:
         self._channel_queue = channel_queue
         self._deliverer = deliverer
         self._clock = clock
+        self._stream = DraftStream(channel, clock, asker)
         self._shown_tool = ""
         self._first_text_at: float | None = None  # monotonic time of the first text
         self._posted_text = ""  # the text that is posted
+        self._streamed_text = ""  # the part of it that is in the stream
         self._next_edit = self._next_typing = 0.0
         self._is_hidden = False  # no draft is posted any more
         self._is_finished = False
@@ -132,6 +136,11 @@ class DraftMessageEditor:
             self._task.cancel()  # the result of a call that hangs is found out when the answer is delivered
             await asyncio.wait((self._task,))
         return self.delivery
+
+    async def finish_before_pause(self) -> None:
+        """Stop editing until the draft is continued by another editor; what it shows stays."""
+        await self.finish()
+        await self._stream.finish(self.delivery, self._streamed_text)
 
     @property
     def posted_text(self) -> str:
@@ -160,6 +169,9 @@ class DraftMessageEditor:
             if self._should_update(now):
                 await self._update_message()
                 continue
+            if (ends_at := self._stream.ends_at) is not None and now >= ends_at:
+                await self._stream.finish(self.delivery, self._streamed_text)
+                continue
             self._live_answer.changed.clear()
             try:
                 async with asyncio.timeout(self._compute_wait_s(now)):
@@ -172,6 +184,8 @@ class DraftMessageEditor:
         times = [self._next_typing if self._channel.capabilities.typing else now + TYPING_INTERVAL_S]
         if self._first_text_at is not None and not self._is_hidden and self._current_text() != self._posted_text:
             times.append(max(self._next_edit, self._first_text_at + FIRST_POST_AFTER_S))
+        if (ends_at := self._stream.ends_at) is not None:
+            times.append(ends_at)
         return max(min(times) - now, 0.05)
 
     def _current_text(self) -> str:
@@ -200,8 +214,8 @@ class DraftMessageEditor:
         pieces = split_message(text[: 2 * shows.length_max], self._channel.format, shows.length_max)
         try:
             async with self._deliverer.room_queue(address).lock:
-                await self._post_or_edit(self._channel.format(pieces[0]))
-            self._posted_text = text
+                await self._post_or_edit(pieces[0])
+            self._posted_text, self._streamed_text = text, pieces[0]
         except DeliveryDeferred as error:
             self._deliverer.delay_room(address, error.retry_after_s or 0.0)
             self._delay_edits(error.retry_after_s or RETRY_AFTER_ERROR_S)
@@ -219,9 +233,11 @@ class DraftMessageEditor:
         self._next_edit = self._clock.monotonic() + seconds
 
     async def _post_or_edit(self, text: str) -> None:
+        """Post or edit the draft; `text` is Markdown."""
         delivery = self.delivery
         if delivery.ids:
-            await with_call_timeout(self._channel.edit(delivery.to, delivery.ids[0], text))
+            if not await self._stream.extend(delivery, text):
+                await with_call_timeout(self._channel.edit(delivery.to, delivery.ids[0], self._channel.format(text)))
             return
         maybe_posted = delivery.state == "sending"
         if not delivery.draft:
@@ -231,15 +247,14 @@ class DraftMessageEditor:
         existing: SentMessage | None = None
         if maybe_posted and self._channel.capabilities.idempotency == "look":
             existing = await with_call_timeout(self._channel.find_posted(delivery.to, draft_key(delivery)))
+            existing = existing or await self._stream.find_lost(delivery)
         elif maybe_posted and self._channel.capabilities.idempotency == "none":
             raise DeliveryUnknown("it is not known whether it was posted")
         try:
-            post = self._channel.post
-            sent = (
-                existing
-                if existing is not None
-                else await with_call_timeout(post(delivery.to, text, key=draft_key(delivery)))
-            )
+            sent = existing or await self._stream.start(delivery, text)
+            if sent is None:
+                text = self._channel.format(text)
+                sent = await with_call_timeout(self._channel.post(delivery.to, text, key=draft_key(delivery)))
         except DeliveryDeferred:
             self.delivery = replace(delivery, state="pending") if not maybe_posted else delivery
             await self._channel_queue.update_delivery(self.delivery)

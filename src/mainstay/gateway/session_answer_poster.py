@@ -48,7 +48,7 @@ class AnswerPosterContext(msgspec.Struct, frozen=True):
     rooms: ChannelRooms
     clock: Clock
     deliver: Callable[[Delivery], Any]
-    start_draft: Callable[[Delivery], DraftMessageEditor | None]
+    start_draft: Callable[[Delivery, str], DraftMessageEditor | None]  # takes the user whose message is answered, too
 
 
 def turn_delivery_key(workspace: str, session: str, turn: int) -> str:
@@ -93,6 +93,7 @@ class SessionAnswerPoster:
         self._turn = 0
         self._address: ChatAddress | None = None  # the address that this turn's answer goes to; None: none
         self._is_direct = False  # only the person who asked reads that address
+        self._asker = ""  # the platform's id of the user who asked; empty: none there
         self._draft: DraftMessageEditor | None = None
 
     async def run(self) -> int:
@@ -161,6 +162,8 @@ class SessionAnswerPoster:
         name = self._context.workspace.name
         inputs = await self._read_inputs(started.inputs)
         self._address = self._context.rooms.session_address(name, self._session) or self._find_input_address(inputs)
+        last = inputs[-1].heard if inputs else None
+        self._asker = last.user if last is not None else ""
         self._is_direct = bool(inputs) and all(input.heard is not None and input.heard.direct for input in inputs)
         await self._start_draft()
 
@@ -172,7 +175,7 @@ class SessionAnswerPoster:
         if info.unfinished and info.approval is None:
             delivery = await self._load_delivery(self._address)
             if delivery.state in ("pending", "sending") and not delivery.text:
-                self._draft = draft = self._context.start_draft(delivery)
+                self._draft = draft = self._context.start_draft(delivery, self._asker)
                 if draft is not None:
                     for step, text in self._answer_builder.texts.items():
                         draft.restore_text(step, text)
@@ -214,7 +217,7 @@ class SessionAnswerPoster:
             return False
         self.is_paused = True
         if self._draft is not None:
-            await self._draft.finish()
+            await self._draft.finish_before_pause()
             self._draft = None
         if not approval.client:  # a client runs this call itself and was informed
             key = approval_delivery_key(self._context.workspace.name, approval.id)

@@ -280,12 +280,12 @@ class WorkspaceAnswerPoster:
             return ""
         return APPROVAL_OUTDATED
 
-    def _start_draft(self, delivery: Delivery) -> DraftMessageEditor | None:
+    def _start_draft(self, delivery: Delivery, asker: str) -> DraftMessageEditor | None:
         channel = self._rooms.get_channel(delivery.to.channel)
         if channel is None:
             return None
         live = self._live_answers[delivery.session]
-        draft = DraftMessageEditor(delivery, live, channel, self._channel_queue, self._deliverer, self._clock)
+        draft = DraftMessageEditor(delivery, live, channel, self._channel_queue, self._deliverer, self._clock, asker)
         draft.start(show_text=self._rooms.get_rules(channel.name).stream)
         return draft
 

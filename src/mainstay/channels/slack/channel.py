@@ -1,8 +1,7 @@
 """Slack channel.
 
 Every posted message carries a hash of its idempotency key as metadata, by which it is found again after a connection
-was lost. A streamed answer is an ordinary message that is edited: Slack's own message streams are append-only, need a
-thread, and accept metadata only at their end, when it is too late.
+was lost. An answer grows in one of Slack's message streams; where it has links or is no stream, the message is edited.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from mainstay.channels.slack.http_receiver import EnvelopeHandler, SlackEventsAp
 from mainstay.channels.slack.limits import SlackLimits
 from mainstay.channels.slack.manifest import SlackSettings
 from mainstay.channels.slack.markup import markdown_to_mrkdwn
+from mainstay.channels.slack.streams import OPEN_CODES, SlackStreams
 from mainstay.core.channel_settings import ChannelFactoryContext
 from mainstay.core.channels import (
     ChannelCapabilities,
@@ -74,6 +74,7 @@ class SlackChannel:
         self._client: SlackClient | None = None
         self._inbox: SlackInbox | None = None
         self._history: SlackHistory | None = None
+        self._streams: SlackStreams | None = None
         self._receiver: _SlackReceiver | None = None
         self._closed = False
         self._typing_supported = True  # False once Slack has refused the app's typing indicator
@@ -140,11 +141,12 @@ class SlackChannel:
             self.account = f"{me.user} ({me.user_id})" if me.user else me.user_id
             names = SlackUserNameCache(self._client, self._limits)
             self._history = SlackHistory(self._client, me, names, self._limits)
+            self._streams = SlackStreams(self._client, me.team_id)
             self._inbox = SlackInbox(self.name, me, names, on_message, self._limits)
             if self._app_token:
                 await self._start_socket_mode(self._client, self._inbox)
         except BaseException:
-            client, self._client, self._inbox, self._history = self._client, None, None, None
+            client, self._client, self._inbox, self._history, self._streams = self._client, None, None, None, None
             await client.close()
             raise
 
@@ -166,12 +168,14 @@ class SlackChannel:
         fields = {key: value for key, value in answer.items() if isinstance(value, str)}
         if not fields.get("user_id"):
             raise DeliveryDeferred("Slack did not return the bot's user id.")
-        return SlackIdentity(fields["user_id"], fields.get("bot_id", ""), fields.get("user", ""))
+        return SlackIdentity(
+            fields["user_id"], fields.get("bot_id", ""), fields.get("user", ""), fields.get("team_id", "")
+        )
 
     async def close(self) -> None:
         self._closed = True
         receiver, client = self._receiver, self._client
-        self._receiver = self._client = self._inbox = self._history = None
+        self._receiver = self._client = self._inbox = self._history = self._streams = None
         if receiver is not None:
             await receiver.close()
         if client is not None:
@@ -217,19 +221,54 @@ class SlackChannel:
         return await self._history.find(to, key)
 
     async def edit(self, to: ChatAddress, id: str, text: str) -> None:
-        """Replace the text. Fields that are not given stay, so the metadata does."""
-        await self._connected_client().call("chat.update", {"channel": to.room, "ts": id, "text": text}, writes=True)
+        """Replace the text. Fields that are not given stay, so the metadata does; the blocks of a stream do not."""
+        await self._change(to, id, "chat.update", {"text": text, "blocks": []})
 
     async def delete(self, to: ChatAddress, id: str) -> None:
-        client = self._connected_client()
         try:
             if id.startswith("F"):  # a file whose message was not known when it was uploaded
-                await client.call("files.delete", {"file": id}, writes=True)
+                await self._connected_client().call("files.delete", {"file": id}, writes=True)
             else:
-                await client.call("chat.delete", {"channel": to.room, "ts": id}, writes=True)
+                await self._change(to, id, "chat.delete", {})
         except SlackRequestRefused as error:
             if error.code not in ("message_not_found", "file_not_found", "file_deleted"):
                 raise
+
+    async def _change(self, to: ChatAddress, id: str, method: str, arguments: dict[str, Any]) -> None:
+        """Change a message that may be an open stream, which is stopped first."""
+        client, streams = self._connected_client(), self._streams
+        assert streams is not None
+        if streams.is_open(to, id):
+            await streams.stop(to, id)
+        arguments = {"channel": to.room, "ts": id, **arguments}
+        try:
+            await client.call(method, arguments, writes=True)
+        except SlackRequestRefused as error:
+            if error.code not in OPEN_CODES:
+                raise
+            await streams.stop(to, id)  # of an earlier process
+            await client.call(method, arguments, writes=True)
+
+    async def start_stream(self, to: ChatAddress, text: str, *, asker: str, key: str) -> SentMessage | None:
+        self._connected_client()
+        assert self._streams is not None
+        ts = await self._streams.start(to, text, asker, key)
+        return SentMessage(id=ts, thread=_answer_thread(to, ts)) if ts is not None else None
+
+    async def extend_stream(self, to: ChatAddress, id: str, text: str) -> bool:
+        self._connected_client()
+        assert self._streams is not None
+        return await self._streams.extend(to, id, text)
+
+    async def finish_stream(self, to: ChatAddress, id: str, text: str) -> bool:
+        self._connected_client()
+        assert self._streams is not None
+        return await self._streams.finish(to, id, text)
+
+    async def find_stream(self, to: ChatAddress, since: int) -> SentMessage | None:
+        self._connected_client()
+        assert self._history is not None
+        return await self._history.find_unfinished(to, since)
 
     async def upload(self, to: ChatAddress, path: str, name: str, comment: str, *, key: str) -> SentMessage:
         client, history = self._connected_client(), self._history

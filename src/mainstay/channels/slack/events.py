@@ -37,6 +37,7 @@ class SlackIdentity(msgspec.Struct, frozen=True):
     user_id: str
     bot_id: str = ""
     user: str = ""  # name
+    team_id: str = ""
 
 
 class SlackFile(msgspec.Struct, frozen=True):

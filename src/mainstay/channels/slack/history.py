@@ -27,6 +27,7 @@ from mainstay.core.tool_ports import RoomMessage
 
 EVENT_TYPE = "mainstay"  # event type of the metadata of our messages
 _RECENT_S = 60.0
+_CLOCK_MARGIN_MS = 60_000  # by which Slack's clock may be behind ours
 
 
 class SlackHistory:
@@ -58,6 +59,19 @@ class SlackHistory:
         if has_more:
             raise DeliveryUnknown("The room has too many newer messages to find out whether it was posted.")
         return None
+
+    async def find_unfinished(self, to: ChatAddress, since: int) -> SentMessage | None:
+        """Return our newest message since that time (ms) without metadata: a stream that was not finished. All other
+        messages of ours have metadata, or are files."""
+        found: SlackMessage | None = None
+        async for page, _ in self._fetch_pages(to, max(since - _CLOCK_MARGIN_MS, 1)):
+            for message in page:
+                is_stream = not (message.metadata or message.files) and is_own(message, self._identity)
+                if is_stream and (found is None or ts_to_ms(message.ts) > ts_to_ms(found.ts)):
+                    found = message
+        if found is None:
+            return None
+        return SentMessage(id=found.ts, thread=found.thread_ts or ("" if found.is_direct else found.ts))
 
     async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
         """Search the newest pages of the room, and the thread itself. Bots may not use Slack's own search, and a room's
