@@ -280,6 +280,9 @@ async def test_an_answer_of_one_plugin_reaches_another_only_through_the_model(tm
     config = msgspec.structs.replace(config, plugins=plugins)
     async with Agent(ScriptedProvider(script), home=home_with_database(tmp_path), config=config) as agent:
         await agent.run("s", "go")
+    offered = {tool.name: tool for tool in script.seen[0].tools}
+    assert offered["notes__add"].description
+    assert {"title", "text"} <= offered["notes__add"].schema["properties"].keys()
     asked, titles = script.results
     assert "notes__add" in asked.content
     assert titles.content == "[]"
