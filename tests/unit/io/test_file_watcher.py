@@ -97,8 +97,8 @@ def test_changes_that_come_together_are_reported_together_every_tenth_of_a_secon
         number += 1
         time.sleep(0.003)
     took_s = time.monotonic() - began
-    assert change_counter.calls - before <= took_s / 0.1 + 1
-    assert took_s < SOON_S
+    # every tenth of a second; on a loaded machine at least every two seconds
+    assert took_s / 2 - 1 <= change_counter.calls - before <= took_s / 0.1 + 1
 
 
 def test_a_folder_that_comes_later_is_watched_from_then_on(
