@@ -131,6 +131,14 @@ def test_a_skill_is_shown_asked_about_installed_listed_and_removed(mainstay: Com
     assert listed(mainstay) == {}
 
 
+def test_the_owner_is_told_when_a_skill_will_be_used(mainstay: Command, tmp_path: Path) -> None:
+    """SIGIL-071"""
+    for trigger, used in (("", "on request; its description"), ("manual", "when a user requests it by its name")):
+        more = f"metadata:\n  gateway:trigger: {trigger}\n" if trigger else ""
+        source = skill(tmp_path / f"{trigger or 'none'}" / "deploy", more=more)
+        assert f"used: {used}" in answering(mainstay, "skill", "install", str(source), answer="n")
+
+
 def test_a_workspace_has_skills_of_its_own(mainstay: Command, tmp_path: Path) -> None:
     source = skill(tmp_path / "deploy")
     done = mainstay("skill", "install", str(source), "--workspace", "typo", "--yes")
@@ -292,6 +300,11 @@ def test_skills_are_copied_and_linked_between_workspaces(mainstay: Command, tmp_
     assert mainstay.json("skill", "show", "mine", "--workspace", "other")["body"].strip() == "New words."
     assert mainstay.json("skill", "show", "mine", "--workspace", "work")["body"].strip() == "New words."
     assert mainstay.json("skill", "show", "mine", "--workspace", "default")["body"].strip() == "Old words."
+    assert mainstay("skill", "link", "mine", "--from", "work", "--to", "other").returncode == 0
+    (mine / "SKILL.md").write_text((mine / "SKILL.md").read_text().replace("New", "Newer"))
+    assert mainstay.json("skill", "show", "mine", "--workspace", "other")["body"].strip() == "Newer words."
+    assert (mainstay.home / "workspaces" / "other" / "skills" / "mine").is_symlink()
+    mainstay("skill", "remove", "mine", "--workspace", "other", "--yes")
     assert "own (link)" in mainstay("skill", "list").stdout
     assert mainstay("skill", "remove", "mine", "--yes").stdout == "the link mine was removed\n"
     assert (mine / "SKILL.md").exists()

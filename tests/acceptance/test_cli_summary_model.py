@@ -73,3 +73,33 @@ storage: {{vector: {{backend: none}}}}
     assert mainstay.json("memory", "recall", "Ana")["hits"] == []
     assert "Flores" not in mainstay("memory", "summary").stdout
     assert not any(b"Flores" in path.read_bytes() for path in mainstay.home.rglob("*") if path.is_file())
+
+
+def test_sigil_031_a_session_talks_to_the_model_that_was_chosen_for_it(
+    tmp_path: Path, models: tuple[ExampleModel, ExampleModel]
+) -> None:
+    usual, other = models
+    other.say = lambda messages: "From the other."
+    mainstay = Command(tmp_path)
+    mainstay.env["KEY"] = "sk-test"
+    mainstay.configure(
+        f"""
+model: openai/usual
+models:
+  - {{model: openai/usual, base_url: "{usual.url}", api_key: "${{KEY}}"}}
+  - {{model: openai/other, base_url: "{other.url}", api_key: "${{KEY}}"}}
+storage: {{vector: {{backend: none}}}}
+"""
+    )
+    for session in ("trip", "work"):
+        assert mainstay("run", "Hello", "--session", session).stdout.strip() == "Noted."
+    assert mainstay.json("session", "model", "trip", "openai/other")["model"] == "openai/other"
+    assert mainstay("run", "And now?", "--session", "trip").stdout.strip() == "From the other."
+    assert [one["content"].strip() for one in other.asked[0] if one["role"] != "system"] == [
+        "Hello", "Noted.", "And now?",
+    ]  # fmt: skip
+    assert mainstay("run", "And now?", "--session", "work").stdout.strip() == "Noted.", "the others stay"
+    assert mainstay.json("session", "show", "trip")["messages"][-1]["model"] == "openai/other"
+    mainstay("session", "model", "trip", "--reset")
+    assert mainstay("run", "And then?", "--session", "trip").stdout.strip() == "Noted."
+    assert len(other.asked) == 1

@@ -268,6 +268,35 @@ async def test_a_plugin_sets_gets_lists_and_deletes_its_keys(tmp_path: Path) -> 
     assert script.results[6].is_error
 
 
+async def test_sigil_041_what_a_plugin_keeps_in_one_workspace_is_not_in_another(tmp_path: Path) -> None:
+    home = home_with_database(tmp_path)
+    titles: dict[str, list[str]] = {}
+    for workspace in ("homelab", "family", "homelab"):
+        calls = [Call("notes__titles", {}), Call("notes__add", {"title": workspace, "text": "x"})]
+        script = Script(*calls)
+        config = msgspec.structs.replace(configured(tmp_path), workspace=workspace)
+        async with Agent(ScriptedProvider(script), home=home, config=config) as agent:
+            await agent.run("s", "go")
+        titles.setdefault(workspace, []).append(script.results[-2].content)
+    assert titles == {"homelab": ["[]", '["homelab"]'], "family": ["[]"]}
+
+
+async def test_opentalon_049_the_owner_may_give_a_plugin_another_time(tmp_path: Path) -> None:
+    times = []
+    for entry in (PluginEntry(path=str(NOTES)), PluginEntry(path=str(NOTES), timeout_s=7)):
+        config = configured(tmp_path, plugins={"notes": entry})
+        home = tmp_path / f"home-{len(times)}"
+        home.mkdir(mode=0o700)
+        async with Agent(ScriptedProvider([]), home=home, config=config) as agent:
+            runtime = await agent.runtime()
+            found = runtime.services.tools.find_tool("notes__add")
+            assert found is not None
+            assert found.timeout_s is not None
+            times.append(found.timeout_s)
+    assert 30 <= times[0] < 40
+    assert 7 <= times[1] < 15
+
+
 async def test_an_answer_of_one_plugin_reaches_another_only_through_the_model(tmp_path: Path) -> None:
     """OPENTALON-004: nothing runs but what the model calls, and a look-alike of a call in a result is none."""
     other = tmp_path / "other"
@@ -280,6 +309,9 @@ async def test_an_answer_of_one_plugin_reaches_another_only_through_the_model(tm
     config = msgspec.structs.replace(config, plugins=plugins)
     async with Agent(ScriptedProvider(script), home=home_with_database(tmp_path), config=config) as agent:
         await agent.run("s", "go")
+    offered = {tool.name: tool for tool in script.seen[0].tools}
+    assert offered["notes__add"].description
+    assert {"title", "text"} <= offered["notes__add"].schema["properties"].keys()
     asked, titles = script.results
     assert "notes__add" in asked.content
     assert titles.content == "[]"

@@ -164,7 +164,8 @@ class ChatChannel(Protocol):
         ...
 
     async def history(self, at: ChatAddress, after: int, limit: int) -> Sequence[IncomingMessage]:
-        """Return a thread's messages since `after` (ms), oldest first; those of the agent are marked `own`."""
+        """Return a thread's messages since `after` (ms), oldest first; those of the agent are marked `own`. Without a
+        thread: those of the room that are in none, or begin one."""
         ...
 
     async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:

@@ -41,8 +41,11 @@ class RoomSearch:
         return await self._search_journal(session, query, limit)
 
     async def _search_history(self, query: str, limit: int) -> list[RoomMessage]:
-        history = await self._channel.history(self._address, 0, HISTORY_MESSAGES_MAX)
-        hits = [message for message in reversed(history) if _contains_words(message.full_text, query)]
+        """Search the messages of the room and of this thread, newest first."""
+        places = dict.fromkeys((ChatAddress(self._address.channel, self._address.room), self._address))
+        found = [message for at in places for message in await self._channel.history(at, 0, HISTORY_MESSAGES_MAX)]
+        by_id = {message.id: message for message in found if _contains_words(message.full_text, query)}
+        hits = sorted(by_id.values(), key=lambda message: message.at, reverse=True)
         return [
             RoomMessage(author=hit.name or hit.user, at=hit.at, text=hit.full_text, id=hit.id) for hit in hits[:limit]
         ]

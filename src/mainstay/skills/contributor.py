@@ -209,7 +209,8 @@ class SkillContributor:
         for entry in skills:
             current, text = self._automatic_text(entry) if entry.skill.trigger == "auto" else (entry, "")
             if not text or len(text.encode()) > left:
-                rest.append(current)
+                if entry.skill.is_listed:
+                    rest.append(current)
                 continue
             automatic.append((current, text))
             left -= len(text.encode())

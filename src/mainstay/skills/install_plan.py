@@ -49,6 +49,7 @@ class SkillInstallPlan(msgspec.Struct, frozen=True, kw_only=True):
     scripts: tuple[str, ...] = ()
     allowed_tools: str = ""
     trigger: SkillTrigger = "manual"
+    is_listed: bool = True  # the model is told of it before a user requests it
     keywords: tuple[str, ...] = ()
     compatibility: str = ""
     license: str = ""
@@ -85,6 +86,7 @@ def plan_install(
         scripts=tuple(path for path in files if is_script(folder, path)),
         allowed_tools=skill.allowed_tools,
         trigger=skill.trigger,
+        is_listed=skill.is_listed,
         keywords=skill.keywords,
         compatibility=skill.compatibility,
         license=skill.license,
@@ -201,6 +203,10 @@ def _find_existing(skill: Skill, folder: Path, skills_folder: Path) -> ExistingS
     )
 
 
+def _collect_trigger_fields(skill: Skill) -> tuple[SkillTrigger, bool, tuple[str, ...]]:
+    return skill.trigger, skill.is_listed, skill.keywords
+
+
 def _compare_skills(existing: Path, new: Skill, folder: Path) -> Iterator[str]:
     """Yield how the new skill differs from the existing one."""
     try:
@@ -211,7 +217,7 @@ def _compare_skills(existing: Path, new: Skill, folder: Path) -> Iterator[str]:
     for what, before, after in (
         ("has another description", old.description, new.description),
         ("names other allowed tools", old.allowed_tools, new.allowed_tools),
-        ("has another trigger or other keywords", (old.trigger, old.keywords), (new.trigger, new.keywords)),
+        ("has another trigger or other keywords", _collect_trigger_fields(old), _collect_trigger_fields(new)),
     ):
         if before != after:
             yield what

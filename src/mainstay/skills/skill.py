@@ -40,6 +40,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str] = {}
     allowed_tools: str = ""  # as written in SKILL.md
     trigger: SkillTrigger = "manual"
+    is_listed: bool = True  # False: its header says `manual`, so the model learns of it when a user asks for it by name
     keywords: tuple[str, ...] = ()
     workspace: str = ""  # the only workspace that may use it; empty: any
     digest: str = ""  # of SKILL.md
@@ -57,6 +58,7 @@ def read_skill(folder: str) -> tuple[Skill, str]:
         warnings.insert(0, f"The header is not valid YAML ({header.yaml_problem}); it was read leniently.")
     description = _parse_description(fields)
     metadata = _parse_metadata(fields, warnings)
+    trigger = _parse_trigger(metadata, warnings)
     skill = Skill(
         name=_parse_name(fields, folder_name),
         description=description,
@@ -65,7 +67,8 @@ def read_skill(folder: str) -> tuple[Skill, str]:
         compatibility=_to_text(fields.get("compatibility", "")),
         metadata=metadata,
         allowed_tools=_parse_tools(fields, warnings),
-        trigger=_parse_trigger(metadata, warnings),
+        trigger=trigger or "manual",
+        is_listed=trigger != "manual",
         keywords=parse_keywords(metadata.get("gateway:keywords", "")),
         workspace=metadata.get("gateway:workspace", "").strip(),
         digest=hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
@@ -116,14 +119,15 @@ def _parse_metadata(fields: JsonMapping, warnings: list[str]) -> dict[str, str]:
     return {}
 
 
-def _parse_trigger(metadata: Mapping[str, str], warnings: list[str]) -> SkillTrigger:
+def _parse_trigger(metadata: Mapping[str, str], warnings: list[str]) -> SkillTrigger | None:
+    """Return the trigger; None if the header has none, or one that is not known."""
     trigger = metadata.get("gateway:trigger", "").strip().casefold()
     for known in get_args(SkillTrigger):
         if trigger == known:
             return known  # type: ignore[no-any-return]
     if trigger:
-        warnings.append(f"{shorten_for_message(trigger)!r} is not a trigger (auto, keyword or manual); manual is used.")
-    return "manual"
+        warnings.append(f"{shorten_for_message(trigger)!r} is not a trigger (auto, keyword or manual); it is ignored.")
+    return None
 
 
 def _parse_tools(fields: JsonMapping, warnings: list[str]) -> str:

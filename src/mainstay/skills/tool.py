@@ -115,7 +115,7 @@ class SkillTool:
     def _search(self, query: str, context: ToolContext) -> str:
         from mainstay.skills.keyword_matcher import fold_case
 
-        skills = self._registry.skills(context.session)
+        skills = [entry for entry in self._registry.skills(context.session) if entry.skill.is_listed]
         words = list(dict.fromkeys(fold_case(query).split()))[:QUERY_WORDS_MAX]
         ranked = sorted(
             ((_score_skill(entry, words), entry) for entry in skills), key=lambda pair: (-pair[0], pair[1].skill.name)

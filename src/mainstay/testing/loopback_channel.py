@@ -251,12 +251,15 @@ class LoopbackChannel:
         await asyncio.sleep(0)
         if self.state != "connected":
             raise DeliveryDeferred("the channel is not connected")
-        messages = (
+        has_threads = self._has_threads(at.room)
+        found = [
             self._incoming(message)
             for message in self.platform.messages
-            if message.room == at.room and message.at >= after
-        )
-        return [message for message in messages if message.address.thread == at.thread][-limit:]
+            if message.room == at.room
+            and message.at >= after
+            and (not has_threads or ((message.thread or message.id) == at.thread if at.thread else not message.thread))
+        ]
+        return found[-limit:]
 
     async def search(self, at: ChatAddress, query: str, limit: int) -> Sequence[RoomMessage]:
         await asyncio.sleep(0)

@@ -81,12 +81,18 @@ async def test_a_keyword_includes_its_skill_in_the_turn_and_only_in_that(tmp_pat
 
 async def test_a_manual_skill_is_used_when_a_user_asks_for_it_by_name(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    skill(home, "brew", "Warm the pot first.")
-    async with agent(["a", "b"], home) as one:
+    skill(home, "brew", "Warm the pot first.", gateway_trigger="manual")
+    skill(home, "sweep")
+    script = [Call("skill", {"query": "brew"}), "no tea", "a", "b"]
+    async with agent(script, home) as one:
+        await one.run("s", "make tea")
+        assert "None of the 1 skills matches" in (await results(one))[0].content
+        assert "brew" not in asked(one)[0].system
         await one.run("s", "use skill: brew\n\nfor two, please")
         await one.run("s", "use skill: bake")
-        assert "Warm the pot first." in str(asked(one)[0].messages)
-        assert "bake" in str(asked(one)[1].messages[-1])
+        *_, second, third = asked(one)
+        assert "Warm the pot first." in str(second.messages)
+        assert "bake" in str(third.messages[-1])
 
 
 async def test_a_narrower_skill_takes_the_place_of_a_broader_one(tmp_path: Path) -> None:

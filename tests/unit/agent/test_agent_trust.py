@@ -173,6 +173,24 @@ async def test_sigil_023_personal_data_is_taken_out_of_answers_where_that_is_con
         assert ("912 345 678" in reply.text) is not on
 
 
+@pytest.mark.parametrize("action", ["block", "flag"])
+async def test_opentalon_048_forbidden_patterns_are_looked_for_in_what_a_plugin_says(action: Any) -> None:
+    """They are withheld, or recorded, as the owner chose; the size is the owner's, too."""
+    async with agent_of(
+        [[Call("weather__today", {})], "done"],
+        Plugin("Sunny. Project  Chimera begins at noon. " + "x" * 500),
+        guards=GuardSettings(tools=action, forbidden_patterns=(r"project\s+chimera",)),
+        limits=Limits(tool_result_bytes_max=100),
+        policy=PolicySettings(allow=("weather__*",)),
+    ) as agent:
+        await agent.run("s", "how is it?")
+        [result] = await results(agent)
+        [found] = [one for one in await guarded(agent) if "forbidden" in one.kinds]
+        assert (found.stage, found.action) == ("tool", "blocked" if action == "block" else "flagged")
+        assert ("Chimera" in result.content) == (action == "flag")
+        assert len(result.content.encode()) < 250
+
+
 async def test_opentalon_048_forbidden_patterns_and_the_size_are_the_owners_to_say() -> None:
     rules: dict[str, Any] = {
         "guards": GuardSettings(input="block", forbidden_patterns=(r"project\s+chimera",)),

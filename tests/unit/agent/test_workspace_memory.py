@@ -11,7 +11,7 @@ import pytest
 
 from mainstay import Agent, tool
 from mainstay.agent.system_clock import SystemClock
-from mainstay.agent.workspace_memory import WorkspaceMemory, open_workspace_memory
+from mainstay.agent.workspace_memory import WorkspaceMemory, build_embedder, open_workspace_memory
 from mainstay.agent.workspace_stores import get_auxiliary_stores
 from mainstay.config.loader import Config, load_config
 from mainstay.core.events import Folded, Received
@@ -48,6 +48,12 @@ async def test_with_vectors_off_none_are_made_and_search_says_so(tmp_path: Path)
         async with open_memory(tmp_path, text) as (made, _):
             assert made.embedder is None
             assert "only full-text search" in (await made.service.status()).note
+
+
+@pytest.mark.parametrize("model", ["ollama/nomic-embed-text", "ollama/all-minilm"])
+def test_sigil_057_the_configured_embedding_model_is_used(tmp_path: Path, model: str) -> None:
+    config = configured(tmp_path, f"sessions: {{memory: {{embeddings: {{model: {model}}}}}}}")
+    assert build_embedder(config).name == model
 
 
 async def test_an_api_for_vectors_that_cannot_be_used_leaves_words(

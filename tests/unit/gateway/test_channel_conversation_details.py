@@ -60,6 +60,10 @@ async def test_missed_messages_of_a_thread_are_shown_with_the_next_prompt_and_st
             ("prompt", "and on"),
         ]
         assert [is_untrusted(part.origin) for part in received[2].parts] == [True]
+        _, second, third = world.models["main"].asked
+        for asked in (second, third):
+            assert "what Bob said" in repr(asked.messages)
+            assert "what Eve said" in repr(asked.messages)
         assert [one.sender for one in received] == ["ann", "bob", "", "ann", "ann"]
         assert len(await rig.posted_messages("C1")) == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,9 @@ async def test_messages_that_do_not_address_the_agent_are_stored_and_not_answere
         await wait_until(lambda: not rig.platform.undelivered, "it was heard")
         kept = await world.received(world.session(rig, "C1", ""))
         assert [(one.kind, one.sender) for one in kept] == [("overheard", "bob")]
+        log, _ = await (await world.agent()).sessions.export(world.session(rig, "C1", ""), tmp_path / "out")
+        (line,) = [json.loads(line) for line in log.read_text().splitlines()]
+        assert (line["userName"], line["text"], line["isBot"]) == ("Bob", "lunch at noon?", False)
         assert not world.models["main"].asked
         thread = await rig.send_message("C1", "agent!", mention=True)
         await world.told(world.session(rig, "C1", thread))

@@ -454,6 +454,23 @@ async def test_a_room_is_searched_by_the_best_way_there_is(tmp_path: Path, shows
         assert world.board.room_search_factory("main")("web:ann:x") is None
 
 
+async def test_a_room_whose_platform_has_no_search_is_searched_through_all_pages_of_its_history(tmp_path: Path) -> None:
+    """GUPPY-056"""
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, search=False))
+    async with running(World(tmp_path, rig)) as world:
+        for number in range(3):
+            await rig.send_message("C1", f"giraffe number {number}", user="bob")
+        for number in range(240):
+            await rig.send_message("C1", f"other talk {number}", user="bob")
+        thread = await rig.send_message("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        search = world.board.room_search_factory("main")(session)
+        assert search is not None
+        found = await search.search(session, "GIRAFFE number", 2)
+        assert [(hit.author, hit.text) for hit in found] == [("Bob", "giraffe number 2"), ("Bob", "giraffe number 1")]
+        assert found[0].at >= found[1].at > 0
+
+
 async def test_without_a_history_the_matching_messages_are_found_and_neither_neighbours_nor_the_own_call(
     tmp_path: Path,
 ) -> None:

@@ -85,6 +85,22 @@ def test_changes_below_a_folder_are_reported(
     assert change_counter.more_than(before)
 
 
+def test_changes_that_come_together_are_reported_together_every_tenth_of_a_second(
+    tmp_path: Path, change_counter: ChangeCounter, watch: Callable[..., FileWatcher]
+) -> None:
+    """GUPPY-103: the debounce is 100 ms."""
+    watch(tmp_path, poll_s=60.0)
+    before, began = change_counter.calls, time.monotonic()
+    number = 0
+    while time.monotonic() - began < 0.6 or change_counter.calls - before < 3:
+        (tmp_path / f"{number}.json").write_text("{}")
+        number += 1
+        time.sleep(0.003)
+    took_s = time.monotonic() - began
+    # every tenth of a second; on a loaded machine at least every two seconds
+    assert took_s / 2 - 1 <= change_counter.calls - before <= took_s / 0.1 + 1
+
+
 def test_a_folder_that_comes_later_is_watched_from_then_on(
     tmp_path: Path, change_counter: ChangeCounter, watch: Callable[..., FileWatcher]
 ) -> None:

@@ -372,6 +372,30 @@ async def test_opentalon_016_019_failed_or_single_step_turns_are_not_stored_and_
 # --- files ---------------------------------------------------------------------------------------
 
 
+async def test_guppy_018_a_lane_that_wakes_has_its_context_its_memory_files_and_its_skills(tmp_path: Path) -> None:
+    """What changed while it slept is what it finds."""
+    room = tmp_path / "workspaces" / "default" / "slack" / "general"
+    skills = {name: room / "skills" / name / "SKILL.md" for name in ("ferries", "tugs")}
+    for path in skills.values():
+        path.parent.mkdir(parents=True)
+    (room / "MEMORY.md").write_text("This room is for ferries.")
+    skills["ferries"].write_text("---\nname: ferries\ndescription: How to board.\n---\nQueue.\n")
+    first, second = saying("noted"), saying("noted")
+    async with Agent(first, tools=[look], home=tmp_path, config=settings()) as agent:
+        await agent.run("slack:general:1", "hello")
+    (room / "MEMORY.md").write_text("This room is for tugs.")
+    skills["ferries"].unlink()
+    skills["tugs"].write_text("---\nname: tugs\ndescription: How to tow.\n---\nSlowly.\n")
+    async with Agent(second, tools=[look], home=tmp_path, config=settings()) as agent:
+        await agent.run("slack:general:1", "and now?")
+        shown = {one.name: one.text for one in (await agent.sessions.context("slack:general:1")).sections}
+    before, after = first.asked[0], second.asked[0]
+    assert "- ferries: How to board." in before.system
+    assert [text for role, text in after.messages if role != "system"] == ["hello", "noted", "and now?"]
+    assert "This room is for tugs." in shown["profile"]
+    assert "- tugs: How to tow." in after.system + shown["profile"] + repr(after.messages)
+
+
 async def test_guppy_057_a_lane_that_wakes_has_its_history_its_files_and_its_identity(tmp_path: Path) -> None:
     (tmp_path / "IDENTITY.md").write_text("You are Ada, a harbour pilot.")
     (tmp_path / "SYSTEM.md").write_text("- installed a new lamp on the pier")

@@ -76,7 +76,14 @@ def test_the_least_manifest_has_careful_defaults(tmp_path: Path) -> None:
 
 
 def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
+    """OPENTALON-011, OPENTALON-012"""
     manifest = read(tmp_path, WHOLE)
+    assert (manifest.name, manifest.description) == ("weather", "Tells the weather.")
+    assert [(action.name, action.description) for action in manifest.actions] == [
+        ("forecast", "Tell the weather of a place."),
+        ("alarm", "Wake somebody."),
+    ]
+    assert manifest.actions[0].parameters["properties"] == {"place": {"type": "string"}, "to": {"type": "string"}}
     assert manifest.version == "2"
     assert manifest.run == ("python", "main.py", "--place", "a b")
     assert manifest.actions[0].sink == ("to",)

@@ -15,8 +15,10 @@ from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
 from mainstay.core.limits import Limits
 from mainstay.core.tool_ports import Sandbox, SandboxCommand, SessionFolders
 from mainstay.sandbox.bubblewrap.sandbox import BubblewrapSandbox, bubblewrap_problem
-from mainstay.sandbox.docker.sandbox import DockerSandbox
+from mainstay.sandbox.docker.manifest import DockerOptions
+from mainstay.sandbox.docker.sandbox import DockerSandbox, build_sandbox
 from mainstay.sandbox.host.sandbox import HostSandbox
+from mainstay.sandbox.limits import SandboxLimits
 from mainstay.testing import Call, ScriptedProvider
 from mainstay.testing.sandbox_suite import create_folders
 
@@ -125,6 +127,12 @@ async def test_guppy_087_ten_megabytes_of_a_stream_are_stored_and_a_cut_is_noted
     assert len(ran.stderr) <= 10 * 1024 * 1024
     assert len(ran.stdout) + len(ran.stderr) > 19 * 1024 * 1024
     assert not (await sandbox.exec(SandboxCommand(script="echo short", folders=grounds))).truncated
+
+
+def test_guppy_090_the_files_are_at_workspace_unless_the_owner_says_otherwise(tmp_path: Path) -> None:
+    sandbox = build_sandbox(DockerOptions(container="box", folder=str(tmp_path)), SandboxLimits())
+    assert sandbox.to_sandbox_path(str(tmp_path / "notes" / "a.txt")) == "/workspace/notes/a.txt"
+    assert sandbox.to_host_path("/workspace/notes/a.txt") == str(tmp_path / "notes" / "a.txt")
 
 
 async def test_guppy_090_docker_runs_a_command_in_a_container_managed_by_the_owner(tmp_path: Path) -> None:

@@ -173,6 +173,20 @@ def test_a_manual_skill_is_included_only_when_a_user_asks_for_it(world: World) -
     assert text.text.endswith("Careful.")
 
 
+def test_the_model_is_not_told_of_a_skill_whose_header_says_manual(world: World) -> None:
+    """SIGIL-071: neither listed nor found; a skill that says nothing of a trigger is the model's to choose."""
+    write_skill(world.skills / "pdf")
+    write_skill(world.skills / "infra-ops", header="metadata:\n  gateway:trigger: manual\n", body="Careful.")
+    registry = world.shelf()
+    contributor = SkillContributor(registry)
+    assert "- pdf: " in contributor.fixed_section("s")
+    assert "infra-ops" not in contributor.fixed_section("s")
+    assert contributor.turn_notes("s", "the skill that does infra ops") == ()
+    (text,) = contributor.turn_notes("s", "use skill: infra-ops")
+    assert text.text.endswith("Careful.")
+    assert [entry.skill.name for entry in registry.skills("s")] == ["infra-ops", "pdf"], "people see it"
+
+
 def test_a_skill_that_is_asked_for_and_called_for_comes_once(world: World) -> None:
     write_skill(world.skills / "deploy", header=keyword("deploy"))
     assert (

@@ -149,10 +149,10 @@ def test_a_name_that_cannot_be_said_is_that_of_the_folder(tmp_path: Path) -> Non
         assert skill.warnings
 
 
-def test_an_odd_trigger_means_manual_and_is_named(tmp_path: Path) -> None:
+def test_an_odd_trigger_is_ignored_and_named(tmp_path: Path) -> None:
     header = "metadata:\n  gateway:trigger: always\n"
     skill, _ = read_skill(str(write_skill(tmp_path / "a", header=header)))
-    assert skill.trigger == "manual"
+    assert (skill.trigger, skill.is_listed) == ("manual", True)
     assert any("'always' is not a trigger" in one for one in skill.warnings)
 
 

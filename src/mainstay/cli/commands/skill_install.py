@@ -177,6 +177,8 @@ def _describe_trigger(plan: SkillInstallPlan) -> str:
             return "always: its whole text is in the instructions of every session"
         case "keyword":
             return f"when a message contains one of: {escape_line(', '.join(plan.keywords), 200)}"
+    if not plan.is_listed:
+        return "when a user requests it by its name"
     return "on request; its description is in the instructions of every session"
 
 
