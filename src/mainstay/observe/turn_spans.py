@@ -36,7 +36,7 @@ from mainstay.core.events import (
     TurnStarted,
 )
 from mainstay.core.journal import Record
-from mainstay.core.memory_tiers import RUNTIME
+from mainstay.core.memory_tiers import CONTEXT_ORIGIN, RUNTIME, UNTRUSTED
 from mainstay.core.messages import Finish, Text, ToolCall, Usage
 from mainstay.core.outcome import Failed, Outcome
 from mainstay.core.turn_location import span_id
@@ -161,6 +161,8 @@ class _TurnSpanBuilder:
     # --- operations of a turn --------------------------------------------------------------------
 
     def _add_message(self, at: int, event: MessageAdded) -> None:
+        if event.role == "system":
+            self._add_notes(at, event)
         if event.role != "assistant":
             return
         if event.usage is None and _is_runtime_message(event):  # no model was called
@@ -180,6 +182,14 @@ class _TurnSpanBuilder:
         self._pending_calls |= {
             part.id: _PendingToolCall(part, event.step, at) for part in event.parts if isinstance(part, ToolCall)
         }
+
+    def _add_notes(self, at: int, event: MessageAdded) -> None:
+        """Add an event for each note of a contributor: which skill, pattern or hint was chosen for the turn."""
+        for part in event.parts:
+            source = part.origin.removeprefix(f"{UNTRUSTED}:")
+            if source.startswith(CONTEXT_ORIGIN):
+                name = source.removeprefix(CONTEXT_ORIGIN).removeprefix(":") or CONTEXT_ORIGIN
+                self._add_event(at, "mainstay.note", {"mainstay.note.source": self._options.redact_text(name)})
 
     def _add_model_call(self, at: int, step: int, extra: Attributes, error: str = "", error_message: str = "") -> None:
         model = self._options.find_model(self._model)

@@ -28,6 +28,7 @@ EVENT_SIGNS = {  # of span events: sign, and its meaning in the legend
     "mainstay.correction": ("~", "correction"),
     "mainstay.judge.failed": ("~", "rejected by judges"),
     "mainstay.guard": ("g", "guard"),
+    "mainstay.note": ("n", "skill, pattern or hint"),
     "mainstay.steered": (">", "steered"),
     "mainstay.stopped": ("x", "stopped"),
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -24,15 +26,19 @@ from support.span_records import (
     tool_turn,
 )
 
-from mainstay import Config, providers
+from mainstay import Agent, Config, providers
 from mainstay.agent.telemetry import index_models
+from mainstay.config.schema_skills_patterns_triggers import PatternSettings
 from mainstay.core.errors import StoreBusy
 from mainstay.core.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    DurableEvent,
     Folded,
+    Guarded,
     Judged,
     MessageAdded,
+    Relieved,
     Reserved,
     Score,
     Settled,
@@ -55,6 +61,7 @@ from mainstay.observe.otlp_encoder import encode_spans
 from mainstay.observe.span_types import ModelEndpoint, Span, TelemetryOptions, Trace, TraceContext, group_by_turn
 from mainstay.observe.traces import TraceProjection, build_trace
 from mainstay.observe.turn_spans import build_turn_spans
+from mainstay.testing import ScriptedProvider
 
 TRACE = trace_id("s", BEGUN, 1)
 HERE = TraceContext(TRACE, "s")
@@ -466,21 +473,94 @@ async def test_every_name_of_the_conventions_that_is_used_is_published_and_what_
     assert seen == set(REQUIRED)
 
 
-async def test_loom_007_every_decision_of_a_turn_can_be_found_in_its_trace() -> None:
-    trace = await whole()
+# Kinds of records that are no decision of a turn.
+NO_DECISIONS = {
+    "Received": "what is said to the turn; the turn's inputs are its content, which is exported where configured",
+    "TurnSetAside": "a decision about the session between turns; the turn's trace goes on when it is released",
+    "StepCheckpointed": "a piece of an answer; the call that was interrupted ends with it",
+    "Spawned": "the first record of another session, whose turn is in the trace below the call",
+    "Delivered": "what became of the answer after the turn",
+    "SessionChanged": "settings of the session, changed by people and between turns",
+    "Forked": "a decision about the session between turns",
+    "Blanked": "something was here",
+}
+
+
+def every_decision() -> list[Record]:
+    """The records of `everything`, and the kinds of records that it does not have."""
+    pattern = Text("Check the total.", origin="context:pattern:invoice_check")
+    skill = Text("Skill: deploy", origin="untrusted:context:skill:deploy")
+    told = [(record.at - BEGUN, record.event) for record in everything()]
+    more: list[Told] = [
+        (1, MessageAdded("system", (pattern,), turn=1)),
+        (2, MessageAdded("system", (skill,), turn=1)),
+        (3, Relieved(results=("call_0_1_0",), turn=1)),
+        (405, Guarded("policy", "denied", ("rule",), "call_1_1_0", turn=1)),
+        (9_930, Reserved("fold:1", "gpt-9", 10, 10, 3_000_000, turn=1)),
+        (10_450, Settled("1.2", usage=Usage(11, 1), cost=0.01, turn=1, step=2)),
+    ]
+    return records(*sorted([*told, *more], key=lambda one: one[0]))
+
+
+def drawn(told: Sequence[Record]) -> list[tuple[object, ...]]:
+    """What a trace shows of these records, without ids."""
+    spans = spans_of(told)
+    return [
+        *((one.name, one.start, one.end, one.error_type, sorted(one.attributes.items())) for one in spans),
+        *((one.name, mark.at, mark.name, sorted(mark.attributes)) for one in spans for mark in one.events),
+    ]
+
+
+def test_loom_007_every_decision_of_a_turn_can_be_found_in_its_trace() -> None:
+    told = every_decision()
+    assert {type(one.event) for one in told} >= {
+        kind for kind in get_args(DurableEvent) if kind.__name__ not in NO_DECISIONS
+    }
+    shown = drawn(told)
+    for record in told:
+        if type(record.event).__name__ not in NO_DECISIONS:
+            assert drawn([one for one in told if one != record]) != shown, f"{record.event} leaves no trace"
+
+
+async def test_loom_007_what_was_decided_has_its_name_in_the_trace() -> None:
+    trace = await build_trace(FAMILY, standing(), every_decision(), TelemetryOptions(workspace="w"))
+    assert trace is not None
     found = {span.name for span in trace.spans} | {mark.name for span in trace.spans for mark in span.events}
     assert {
         *("invoke_agent w", "chat gpt-9", "prepare", "execute_tool memory_search", "retrieval memory"),
         *("approval bash", "execute_tool bash", "execute_tool spawn", "invoke_agent sub-agent", "interrupted"),
         *("fold", "judge kind", "judge true"),
         *("mainstay.guard", "mainstay.approval.asked", "mainstay.approval.answered", "mainstay.turn.resumed"),
-        *("mainstay.step.restarted", "mainstay.steered", "mainstay.correction"),
+        *("mainstay.step.restarted", "mainstay.steered", "mainstay.correction", "mainstay.context.relieved"),
     } <= found
+    notes = [mark.attributes for mark in trace.root.events if mark.name == "mainstay.note"]
+    assert notes == [
+        {"mainstay.note.source": "pattern:invoice_check"},
+        {"mainstay.note.source": "skill:deploy"},
+    ]
     assert named(trace.spans, "judge true").error_type == "judge_failed"
     assert [mark.name for mark in named(trace.spans, "execute_tool bash").events] == [
         "mainstay.guard",
         "mainstay.turn.resumed",
     ]
+
+
+async def test_loom_007_the_skill_and_the_pattern_chosen_for_a_turn_are_in_its_trace(tmp_path: Path) -> None:
+    folder, home = tmp_path / "library", tmp_path / "home"
+    (home / "skills" / "deploy").mkdir(parents=True)
+    (home / "skills" / "deploy" / "SKILL.md").write_text(
+        "---\nname: deploy\ndescription: To deploy.\nmetadata:\n  gateway:trigger: keyword\n"
+        "  gateway:keywords: deploy\n---\nRun the checks first.\n"
+    )
+    folder.mkdir()
+    (folder / "refund.yaml").write_text("name: refund_guide\ndescription: How to refund.\nintents: [deploy, refund]\n")
+    config = Config(patterns=PatternSettings(folders=(str(folder),)))
+    async with Agent(ScriptedProvider(["Yes."]), home=home, config=config) as agent:
+        await agent.run("s", "deploy a refund, please")
+        told = await agent.sessions.records("s")
+    root = spans_of(told)[0]
+    sources = [mark.attributes["mainstay.note.source"] for mark in root.events if mark.name == "mainstay.note"]
+    assert sorted(str(one) for one in sources) == ["pattern:refund_guide", "skill:deploy"]
 
 
 # --- any turn at all -----------------------------------------------------------------------------
