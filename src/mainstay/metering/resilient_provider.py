@@ -154,7 +154,7 @@ class ResilientProvider:
             error.args = (f"{error}; this call was refused {refused} times",)
         return False
 
-    def _describe_bug(self, index: int, error: Exception) -> ProviderBroken:
+    def _describe_bug(self, index: int, error: BaseException) -> ProviderBroken:
         limiter, model = self._limiters[index], self._providers[index].model().name
         name = f"{limiter.provider_name} (model {model})" if limiter is not None else f"of the model {model}"
         return ProviderBroken(f"The code of the provider {name} failed with {type(error).__name__}.")
