@@ -34,7 +34,7 @@ from mainstay.core.events import (
 )
 from mainstay.core.input_envelope import InputEnvelope, to_parts
 from mainstay.core.journal import Record
-from mainstay.core.messages import Text, ToolCall
+from mainstay.core.messages import Finish, FinishReason, Text, ToolCall
 from mainstay.core.outcome import Aborted, Answered, Exhausted, Failed
 from mainstay.lane.event_hub import EventHub
 from mainstay.lane.registry import LaneRegistry
@@ -75,6 +75,19 @@ def test_a_thousand_sessions_replay_identically(share: int) -> None:
     everything += (StepCheckpointed, StepRestarted, TurnEnded, Answered, Aborted, Exhausted, Failed)  # type: ignore[assignment]
     missing = [kind.__name__ for kind in everything if kinds[kind.__name__] < 5]
     assert not missing, f"too few of {missing}: the sessions are not varied enough"
+
+
+def test_a_steer_in_the_instant_in_which_a_call_begins_replays_identically() -> None:
+    async def run() -> None:
+        records = await recorded(random_scene(922))
+        events = [record.event for record in records]
+        assert any(isinstance(event, Steered) for event in events)
+        messages = [event.parts for event in events if isinstance(event, MessageAdded)]
+        cut = [parts for parts in messages if Finish(FinishReason.STEERED) in parts]
+        assert not any(isinstance(part, ToolCall) for parts in cut for part in parts)
+        assert (await replay_journal(records)).is_identical
+
+    virtual_run(run())
 
 
 async def test_a_journal_that_stops_anywhere_replays_as_far_as_it_goes() -> None:

@@ -104,7 +104,6 @@ class DraftMessageEditor:
         channel_queue: ChannelQueue,
         deliverer: Deliverer,
         clock: Clock,
-        asker: str = "",
     ) -> None:
         self.delivery = delivery
         self._live_answer = live_answer
@@ -112,7 +111,8 @@ class DraftMessageEditor:
         self._channel_queue = channel_queue
         self._deliverer = deliverer
         self._clock = clock
-        self._stream = DraftStream(channel, clock, asker)
+        self._stream = DraftStream(channel, clock)
+        self._asker = ""
         self._shown_tool = ""
         self._first_text_at: float | None = None  # monotonic time of the first text
         self._posted_text = ""  # the text that is posted
@@ -122,7 +122,9 @@ class DraftMessageEditor:
         self._is_finished = False
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, *, show_text: bool) -> None:
+    def start(self, *, show_text: bool, asker: str) -> None:
+        """Start editing; `asker` is the platform's id of the user whose message is answered."""
+        self._asker = asker
         self._is_hidden = not (show_text and self._channel.capabilities.edits)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"draft in {self.delivery.to}")
         self._task.add_done_callback(log_task_exception)  # the finished answer is delivered all the same
@@ -251,7 +253,7 @@ class DraftMessageEditor:
         elif maybe_posted and self._channel.capabilities.idempotency == "none":
             raise DeliveryUnknown("it is not known whether it was posted")
         try:
-            sent = existing or await self._stream.start(delivery, text)
+            sent = existing or await self._stream.start(delivery, text, self._asker)
             if sent is None:
                 text = self._channel.format(text)
                 sent = await with_call_timeout(self._channel.post(delivery.to, text, key=draft_key(delivery)))

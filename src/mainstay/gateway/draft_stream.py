@@ -13,13 +13,11 @@ AGE_S_MAX = 240.0
 
 
 class DraftStream:
-    """The stream of one draft. Where the platform has none, nothing is a stream. `asker` is the platform's id of the
-    user whose message is answered."""
+    """The stream of one draft. Where the platform has none, nothing is a stream."""
 
-    def __init__(self, channel: ChatChannel, clock: Clock, asker: str) -> None:
+    def __init__(self, channel: ChatChannel, clock: Clock) -> None:
         self._channel = channel if isinstance(channel, SupportsStreams) else None
         self._clock = clock
-        self._asker = asker
         self._started_at: float | None = None  # monotonic time; None: no open stream
         self._extended_at = 0.0
 
@@ -34,11 +32,11 @@ class DraftStream:
         """Return the stream of the draft if a crash left it open."""
         return await find_lost_stream(self._channel, delivery)
 
-    async def start(self, delivery: Delivery, text: str) -> SentMessage | None:
-        """Start a stream; None if this text or address cannot have one."""
+    async def start(self, delivery: Delivery, text: str, asker: str) -> SentMessage | None:
+        """Start a stream for the user who asked; None if this text or address cannot have one."""
         if self._channel is None:
             return None
-        starting = self._channel.start_stream(delivery.to, text, asker=self._asker, key=draft_key(delivery))
+        starting = self._channel.start_stream(delivery.to, text, asker=asker, key=draft_key(delivery))
         sent = await with_call_timeout(starting)
         if sent is not None:
             self._started_at = self._extended_at = self._clock.monotonic()

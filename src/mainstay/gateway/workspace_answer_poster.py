@@ -285,8 +285,8 @@ class WorkspaceAnswerPoster:
         if channel is None:
             return None
         live = self._live_answers[delivery.session]
-        draft = DraftMessageEditor(delivery, live, channel, self._channel_queue, self._deliverer, self._clock, asker)
-        draft.start(show_text=self._rooms.get_rules(channel.name).stream)
+        draft = DraftMessageEditor(delivery, live, channel, self._channel_queue, self._deliverer, self._clock)
+        draft.start(show_text=self._rooms.get_rules(channel.name).stream, asker=asker)
         return draft
 
     async def _record_delivered(self, delivery: Delivery) -> None:

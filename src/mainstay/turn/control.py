@@ -68,8 +68,13 @@ class TurnControl:
         if self.aborted:
             self._expire_timeout()
 
-    def expect_calls(self) -> None:
-        """A tool call has begun: a steer now waits for the tool boundary."""
+    async def expect_calls(self) -> None:
+        """A tool call has begun: a steer now waits for the tool boundary.
+
+        Does not return if a steer ended the generation just before: its timeout cancels the waiting task.
+        """
+        if self.is_generation_cut:
+            await asyncio.Event().wait()
         self._can_cut = False
 
     def extend_deadline(self, seconds: float) -> None:

@@ -279,7 +279,7 @@ async def _consume_stream(
                     case ThinkingPiece(text=str(text), signature=str(signature)):
                         output.add_thinking(text, signature)
                     case ToolCallPiece(index=int(), name=str(), input=str()):
-                        environment.control.expect_calls()
+                        await environment.control.expect_calls()
                         output.add_call_piece(piece)
                     case StreamFinished(reason=FinishReason(), usage=Usage(), model=ModelInfo() | None):
                         if on_piece is not None:

@@ -427,6 +427,7 @@ UNVERSIONED = {
         "waiting for the judges",  # not journaled
     },
     "turn/model_call.py": {
+        "The code of the provider of {} yielded {}({}), which is no piece of an answer.",  # a failure
         "the model did not finish within {} s",  # a failure, or the reason of a restart
         "waiting for the model",  # not journaled
     },

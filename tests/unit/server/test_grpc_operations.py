@@ -15,6 +15,7 @@ from google.protobuf.json_format import ParseDict
 from support.grpc_world import World, compiled_operations, served
 
 from mainstay.core.client_tools import ClientTool
+from mainstay.core.messages import FinishReason
 from mainstay.core.ports import StreamFinished, TextPiece
 from mainstay.operations.input_submission import offer_client_tools
 from mainstay.providers.scripted import Call, Pieces, Stall
@@ -113,7 +114,10 @@ async def test_a_profile_without_fields_changes_nothing() -> None:
 
 async def test_a_client_offers_a_tool_runs_its_call_and_gets_the_whole_reply() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 40}}}
-    script = [[Call("weather", {"city": "Lisbon"})], Pieces([TextPiece("22 degr"), StreamFinished("length")])]
+    script = [
+        [Call("weather", {"city": "Lisbon"})],
+        Pieces([TextPiece("22 degr"), StreamFinished(FinishReason.LENGTH)]),
+    ]
     async with served({"main": script}) as here, client(here) as stub:
         tool = MESSAGES.ClientTool(name="weather", description="The weather.")
         ParseDict(schema, tool.schema)

@@ -12,7 +12,7 @@ from support import grpc_world, http_world, judge_rules, openai_rig
 from support.judge_rules import judges, spoken
 
 from mainstay import Config
-from mainstay.core.messages import Usage
+from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.ports import StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tools import tool
 from mainstay.testing import Pieces
@@ -185,7 +185,7 @@ async def test_an_openai_client_gets_text_before_a_tool_runs(streaming: Literal[
         return "seen"
 
     looking = Pieces(
-        [TextPiece("let me look"), ToolCallPiece(0, "look", "{}"), StreamFinished("tool_calls", Usage(1, 1))]
+        [TextPiece("let me look"), ToolCallPiece(0, "look", "{}"), StreamFinished(FinishReason.TOOL_CALLS, Usage(1, 1))]
     )  # type: ignore[arg-type]
     script = [looking, *attempts()]
     async with openai_rig.served(script, tools=[look], config={"judges": judges(streaming)}) as world:
