@@ -52,6 +52,7 @@ class LiveAnswer:
         self.has_gap = False  # events were missed: the step's text is unknown
         self.changed = asyncio.Event()
         self._texts: dict[int, str] = {}  # by step
+        self._restored_steps: set[int] = set()  # their texts are whole
 
     @property
     def text(self) -> str:
@@ -66,6 +67,8 @@ class LiveAnswer:
         if event.step > self.step:
             self.step, self.has_gap = event.step, False
         match event:
+            case TextDelta(step=step) if step in self._restored_steps:
+                return
             case TextDelta(text=text):
                 self._texts[self.step] = self._texts.get(self.step, "") + ("" if self.has_gap else text)
                 self.tool_name = ""
@@ -78,16 +81,18 @@ class LiveAnswer:
         self.changed.set()
 
     def restore_text(self, turn: int, step: int, text: str) -> None:
-        """Add what was said in a step whose live events were not seen, from the journal."""
+        """Add what was said in a step whose live events were not seen, from the journal. The journal can be read before
+        the live events, which are ignored then."""
         if turn > self.turn:
             self._begin_turn(turn)
         if turn == self.turn and step not in self._texts:
             self._texts[step] = text
+            self._restored_steps.add(step)
             self.changed.set()
 
     def _begin_turn(self, turn: int) -> None:
         self.turn, self.step, self.has_gap = turn, 0, False
-        self._texts = {}
+        self._texts, self._restored_steps = {}, set()
 
     def mark_gap(self) -> None:
         self._texts[self.step], self.has_gap = "", True

@@ -12,11 +12,12 @@ from support.chat_world import World, running
 from mainstay import tool
 from mainstay.core.channels import ChannelCapabilities
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
-from mainstay.core.events import ToolFinished
+from mainstay.core.events import TextDelta, ToolFinished
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import Context, Options, StreamFinished, TextPiece, ToolCallPiece
 from mainstay.core.tool_ports import OutgoingMessage
 from mainstay.gateway import delivery
+from mainstay.gateway.draft_message import LiveAnswer
 from mainstay.gateway.room_routing import ChannelRoutingSettings
 from mainstay.providers.scripted import Call, Pieces, Raise, Stall, Step
 from mainstay.testing.channel_rig import eventually, wait_until
@@ -647,3 +648,12 @@ async def test_a_channel_that_cannot_be_connected_says_why_and_blocks_no_other(t
         assert world.board.channel_states() == {"chat": "connected", "broken": "the token is refused"}
         await good.send_message("C1", "hello", mention=True)
         await world.shown(good, "C1", "hello")
+
+
+def test_live_text_that_arrives_after_it_was_restored_from_the_journal_is_not_shown_twice() -> None:
+    answer = LiveAnswer()
+    answer.observe(TextDelta("First.", turn=1, step=1))
+    answer.restore_text(1, 2, "And again.")
+    for step, text in ((2, "And "), (2, "again."), (3, "It is")):
+        answer.observe(TextDelta(text, turn=1, step=step))
+    assert answer.text == "First.\n\nAnd again.\n\nIt is"
