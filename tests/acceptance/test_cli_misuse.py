@@ -105,7 +105,7 @@ def test_a_session_name_that_is_no_text_is_refused_and_nothing_is_called_damaged
         argv = [os.fsencode(one) for one in mainstay.argv(*verb)] + [b"\xff"]
         done = subprocess.run(argv, env=mainstay.env, cwd=mainstay.folder, capture_output=True, text=True, timeout=120)
         assert done.returncode == 1
-        assert "name" in done.stderr
+        assert "session's name" in done.stderr
         assert "damaged" not in done.stderr
 
 

@@ -14,6 +14,8 @@ from mainstay.operations.operation import Operation
 from mainstay.operations.operation_entry import OperationEntry
 
 R = TypeVar("R")
+
+_FIELD_NAMES = {"text": "the message", "session": "the session's name", "to": "the new session's name"}  # in refusals
 _entry_cache: dict[type[Operation[object]], OperationEntry] = {}
 
 
@@ -50,7 +52,7 @@ def _refuse_invalid_text(operation: Operation[object]) -> None:
     for name in operation.__struct_fields__:
         value = getattr(operation, name)
         if value and not (isinstance(value, str) and value.isascii()):
-            refuse_surrogates_in(value, "the message" if name == "text" else f"the {name.replace('_', ' ')}")
+            refuse_surrogates_in(value, _FIELD_NAMES.get(name) or f"the {name.replace('_', ' ')}")
 
 
 def authorise(caller: Caller, request: type[Operation[object]]) -> OperationEntry:

@@ -66,7 +66,7 @@ async def test_a_lone_surrogate_in_anything_else_is_refused_with_what_it_is_in_a
             (agent.run(half, "hi"), "the session's name"),
             (agent.run("s", "hi", id=half), "the id"),
             (agent.sessions.rename("s", half), "the title"),
-            (agent.sessions.fork("s", half), "the to"),
+            (agent.sessions.fork("s", half), "the new session's name"),
             (agent.memory.remember(half), "the message"),
             (agent.memory.remember("fine", tags=["a", half]), "the tags"),
             (agent.import_history("i", [{"role": "user", "content": half}]), "message 0 of the history"),
