@@ -210,7 +210,7 @@ class CrashRun:
         try:
             until(self.listens)  # else it may be told to end before it hears
             until(lambda: all(waits is None or self.deliver(one, 5) for one, waits in self.titles.items()))
-            until(lambda: self.answered() >= len(self.texts) + len(self.titles))
+            until(lambda: self.answered() >= len(self.texts) + len(self.titles), self.unanswered)
             until(lambda: not list((self.home / "events" / "firing").iterdir()))
         finally:
             process.terminate()
@@ -225,6 +225,14 @@ class CrashRun:
         """Runs that have an outcome; those of the clock do not count."""
         found = self.mainstay.json("trigger", "history", "--limit", "500")["runs"]
         return sum(bool(one.get("outcome")) for one in found if one["trigger"] != "every-minute")
+
+    def unanswered(self) -> str:
+        """What to print if not everything was answered."""
+        runs = [
+            one for one in self.mainstay.json("trigger", "history", "--limit", "500")["runs"] if not one.get("outcome")
+        ]
+        listed = [self.mainstay(*words).stdout for words in (["session", "list"], ["trigger", "list"])]
+        return f"runs without an outcome: {runs}; {listed}; files: {sorted((self.home / 'events').rglob('*.json'))}"
 
     def sessions(self) -> dict[str, list[Any]]:
         return asyncio.run(_records(self.home / "workspaces" / "default" / "workspace.db"))
@@ -246,10 +254,10 @@ def _now() -> int:
     return int(time.time())
 
 
-def until(holds: Callable[[], Any]) -> Any:
+def until(holds: Callable[[], Any], describe: Callable[[], str] = str) -> Any:
     end = time.monotonic() + PATIENCE_S
     while not (found := holds()):
-        assert time.monotonic() < end, "it did not happen"
+        assert time.monotonic() < end, f"it did not happen; {describe()}"
         time.sleep(0.2)
     return found
 
@@ -291,7 +299,10 @@ def test_f10_f29_f42_after_many_kills_every_event_happened_once_and_no_skill_is_
     assert list((events / "failed").iterdir()) == []
     runs = mainstay.json("trigger", "history", "--limit", "500")["runs"]
     assert max(Counter((one["trigger"], one["key"]) for one in runs).values()) == 1
-    assert {one.get("outcome") for one in runs if one.get("came", "fired") == "fired"} == {"answered"}
+    fired = [one for one in runs if one.get("came", "fired") == "fired"]
+    assert {one.get("outcome") for one in fired if one["trigger"] != "every-minute"} == {"answered"}
+    ticks = {one.get("outcome") for one in fired if one["trigger"] == "every-minute"}
+    assert ticks <= {"answered", None}, "the clock may have fired while the server was stopped"
 
     after = list_skills(mainstay)
     assert {key: trust for key, trust in after.items() if key[0] not in life.bringing} == before
