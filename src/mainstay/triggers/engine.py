@@ -161,7 +161,7 @@ class TriggerEngine:
         self._dispatcher.remember_run(run)
         return run
 
-    def follow(self, run: TriggerRun, reply: Awaitable[Reply]) -> None:
+    def follow(self, run: TriggerRun, reply: Awaitable[Reply] | None) -> None:
         """Record the outcome of a run that the engine did not start, such as a webhook's."""
         self._runner.outcomes.follow(run, reply)
 

@@ -21,14 +21,14 @@ ALIAS_LIFETIME_MS = 30 * 86_400_000  # far longer than any replay window, and th
 
 
 class WebhookDeliveryHandler:
-    """`follow` is called with each accepted run and its reply, to record the outcome."""
+    """`follow` is called with each run that is recorded, and its reply if there is one, to record the outcome."""
 
     def __init__(
         self,
         submitter: PromptSubmitter,
         log: TriggerLog,
         clock: Clock,
-        follow: Callable[[TriggerRun, Awaitable[Reply]], None],
+        follow: Callable[[TriggerRun, Awaitable[Reply] | None], None],
     ) -> None:
         self._submitter = submitter
         self._log = log
@@ -50,10 +50,9 @@ class WebhookDeliveryHandler:
             now = self._clock.now_ms()
             run = TriggerRun(trigger=hook.name, key=key, due=now, at=now, session=prompted.session, seq=prompted.seq)
             fresh = await self._log.record_run(run, alias=self._build_alias(hook, key, key))
-        if prompted.reply is None or not fresh:
-            return DeliveryReceipt(key, duplicate=True)
-        self._follow(run, prompted.reply)
-        return DeliveryReceipt(key)
+        if fresh:  # without a reply, an earlier process took the prompt and ended before it recorded the run
+            self._follow(run, prompted.reply)
+        return DeliveryReceipt(key, duplicate=prompted.reply is None or not fresh)
 
     async def _find_accepted(self, webhook: Webhook, nonce: str) -> str | None:
         """Return the key of an accepted delivery with this nonce. No alias is stored for such a duplicate: an attacker
