@@ -167,6 +167,8 @@ async def test_a_changed_order_is_noticed() -> None:
     for place, (one, two) in enumerate(pairwise(RICH)):
         if isinstance(one.event, FROM_OUTSIDE) or isinstance(two.event, FROM_OUTSIDE):
             continue  # the order in which things come in is theirs to choose
+        if isinstance(one.event, ToolFinished) and isinstance(two.event, ToolStarted):
+            continue  # the other order is that of calls that ran beside each other, which a journal may have
         records = renumbered([*RICH[:place], two, one, *RICH[place + 2 :]])
         replayed = await replay_journal(records)
         assert not replayed.is_identical, (one, two)
