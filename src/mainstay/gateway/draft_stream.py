@@ -26,7 +26,7 @@ class DraftStream:
         """The monotonic time at which the open stream has to be finished; None: there is none."""
         if self._started_at is None:
             return None
-        return None
+        return min(self._extended_at + IDLE_S_MAX, self._started_at + AGE_S_MAX)
 
     async def find_lost(self, delivery: Delivery) -> SentMessage | None:
         """Return the stream of the draft if a crash left it open."""

@@ -151,11 +151,16 @@ async def test_a_stream_ends_before_slack_would_end_it_with_an_error(
     """While a tool runs, nothing is said for long."""
     monkeypatch.setattr(draft_stream, "IDLE_S_MAX", 0.05)
     working = Stall()
+    has_ended = False
 
     @tool(effect="pure", untrusted=False, sink=False)
     async def look_up() -> str:
         """Look it up."""
-        await working.released.wait()
+        nonlocal has_ended
+        try:
+            await working.released.wait()
+        finally:
+            has_ended = True
         return "42"
 
     called = Pieces([TextPiece(BEGINNING), ToolCallPiece(0, "look_up", "{}"), StreamFinished(FinishReason.TOOL_CALLS)])
@@ -165,6 +170,7 @@ async def test_a_stream_ends_before_slack_would_end_it_with_an_error(
         async with running(world):
             thread = await rig.send_message(ROOM, "tell me", mention=True)
             await wait_until(lambda: "stopStream" in chat_calls(rig), "the stream has ended")
+            assert not has_ended, "it ended although the tool was still running"
             working.release()
             assert (await answered(rig, world, thread)).text == f"{BEGINNING}\n\nIt is 42."
 
