@@ -15,7 +15,7 @@ PROGRAM = '''
 import asyncio, os, signal, sys
 from pathlib import Path
 
-from mainstay import Agent, tool
+from mainstay import Agent, Config, Limits, tool
 from mainstay.core.errors import SessionBlocked
 from mainstay.testing import Call, ScriptedProvider
 
@@ -32,7 +32,9 @@ async def boom() -> str:
     return ""
 
 async def main() -> None:
-    async with Agent(ScriptedProvider(lambda context, options: Call("boom")), tools=[boom], home=home) as agent:
+    model = ScriptedProvider(lambda context, options: Call("boom"))
+    config = Config(limits=Limits(last_attempt_delay_s=0.2))
+    async with Agent(model, tools=[boom], home=home, config=config) as agent:
         try:
             print((await agent.run("till", "go", id="m1")).text)
         except SessionBlocked as error:

@@ -215,7 +215,7 @@ async def test_a_long_retry_after_that_is_confirmed_fails_with_its_time(turns_be
 async def test_a_turn_whose_calls_are_always_refused_ends_after_nine_requests_and_says_what_it_waits_for(
     code: int,
 ) -> None:
-    async with serving(OPENAI, Limits(retry_base_s=0.02)) as (agent, server):
+    async with serving(OPENAI, Limits(retry_base_s=0.002)) as (agent, server):
         server.scripts[:] = [status(code)]
         async with asyncio.timeout(60):  # instead of an hour
             events = [event async for event in agent.stream("s", "hello")]

@@ -374,6 +374,7 @@ async def test_a_graceful_close_keeps_the_result_of_a_tool_that_had_just_finishe
 
 
 @pytest.mark.parametrize("effect", ["pure", "idempotent"])
+@virtual
 async def test_f76_resumes_max_sets_aside_a_turn_that_ends_every_process_that_runs_it(
     store: Store, effect: str
 ) -> None:
@@ -414,6 +415,7 @@ async def test_f76_resumes_max_sets_aside_a_turn_that_ends_every_process_that_ru
             await last.lanes.get("s").release()
 
 
+@virtual
 async def test_f76_a_tool_that_ends_every_process_is_found_though_the_model_calls_it_anew_each_time(
     store: Store,
 ) -> None:
@@ -466,6 +468,7 @@ def count_starts(kinds: list[str]) -> int:
     return kinds.count("TurnStarted") + kinds.count("TurnResumed")
 
 
+@virtual
 async def test_f76_turns_that_ran_beside_the_one_that_ends_the_process_are_not_set_aside(store: Store) -> None:
     """The others wait for their model when the process ends. Their last attempts run one at a time, and so succeed."""
     began = asyncio.Event()
@@ -501,6 +504,7 @@ async def test_f76_turns_that_ran_beside_the_one_that_ends_the_process_are_not_s
         assert [(await world.kinds(key))[-1] for key in keys] == ["TurnEnded", "TurnSetAside", "TurnEnded"]
 
 
+@virtual
 async def test_f76_last_attempt_delay_s_blames_no_turn_for_processes_that_end_before(store: Store) -> None:
     """Ten processes are killed within a second of their start. The turn waits for one that stays, and ends."""
     world = World(lambda context, options: Stall(), store=store)
@@ -520,6 +524,7 @@ async def test_f76_last_attempt_delay_s_blames_no_turn_for_processes_that_end_be
         assert kinds.count("TurnResumed") == 2
 
 
+@virtual
 async def test_progress_between_crashes_gives_a_turn_its_resumes_back(store: Store) -> None:
     """Six crashes, and a result after each: that is not a turn that goes nowhere."""
     limits = Limits(resumes_max=1)

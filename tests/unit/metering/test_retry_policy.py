@@ -72,7 +72,7 @@ def test_a_refused_connection_is_final_only_on_this_machine(url: str, is_local: 
     assert error_for_unreachable("m", url, TimeoutError()).is_not_running is False
 
 
-@pytest.mark.parametrize("prompts", [3])
+@pytest.mark.parametrize("prompts", [2])
 async def test_miclaw_072_a_server_that_does_not_run_here_fails_within_five_seconds_and_its_address_is_named(
     tmp_path: Path, prompts: int
 ) -> None:
