@@ -124,14 +124,6 @@ async def test_sub_agents_spend_the_budget_of_the_session_that_started_them(tmp_
         assert (await agent.run("t", "go")).text == "done"
 
 
-@pytest.mark.parametrize("limits", [{"money": 0}, {"money": float("nan")}, {"tokens": -1}, {"tool_calls": 0}], ids=str)
-async def test_a_budget_of_nothing_is_refused(limits: dict[str, Any]) -> None:
-    async with Agent(ScriptedProvider([]), home=":memory:") as agent:
-        with pytest.raises(InputRefused, match="more than 0"):
-            await agent.sessions.set_budget("s", **limits)
-        assert await agent.sessions.list() == []
-
-
 # --- last compaction -----------------------------------------------------------------------------
 
 
@@ -172,3 +164,28 @@ async def test_sigil_033_a_paused_session_stores_prompts_and_answers_them_once_i
         assert (await agent.sessions.get("s")).status == "paused"
         await agent.sessions.activate("s")
         assert (await waiting).text == "answered"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"tokens": 1000000.0}, {"tokens": True}, {"tool_calls": 1.5}, {"tokens": 0}, {"tokens": -1}, {"tool_calls": 0}, {"money": 0}, {"money": 1e-10}, {"money": float("nan")}, {"money": True}, {"money": "5"}, {"money": 1e+18}],
+    ids=str,
+)
+async def test_a_budget_of_a_wrong_type_or_size_is_refused_and_the_sessions_stay_readable(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    async with Agent(ScriptedProvider(["hello"]), home=tmp_path) as agent:
+        await agent.run("s", "hi")
+        with pytest.raises(InputRefused, match="the budget's"):
+            await agent.sessions.set_budget("s", **limits)
+        assert [info.key for info in await agent.sessions.list()] == ["s"]
+        assert (await agent.sessions.get("s")).budget == SessionBudget()
+
+
+async def test_an_import_whose_metadata_does_not_fit_stores_no_message(tmp_path: Path) -> None:
+    async with Agent(ScriptedProvider([]), home=tmp_path) as agent:
+        await agent.sessions.set_metadata("s", {f"f{number}": "x" for number in range(28)})
+        messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+        with pytest.raises(InputRefused, match="at most 32"):
+            await agent.import_history("s", messages, metadata={f"g{number}": "x" for number in range(10)})
+        assert (await agent.sessions.get("s")).messages == 0

@@ -657,3 +657,32 @@ def test_live_text_that_arrives_after_it_was_restored_from_the_journal_is_not_sh
     for step, text in ((2, "And "), (2, "again."), (3, "It is")):
         answer.observe(TextDelta(text, turn=1, step=step))
     assert answer.text == "First.\n\nAnd again.\n\nIt is"
+
+
+def test_a_step_whose_live_text_was_missed_is_restored_from_the_journal() -> None:
+    answer = LiveAnswer()
+    answer.observe(TextDelta("Half of", turn=1, step=1))
+    answer.mark_gap()
+    answer.observe(TextDelta(" it.", turn=1, step=1))
+    answer.restore_text(1, 1, "Half of it and the rest.")
+    answer.restore_text(1, 1, "Half of it and the rest.")
+    answer.observe(TextDelta("Then", turn=1, step=2))
+    assert answer.text == "Half of it and the rest.\n\nThen"
+
+
+async def test_a_message_that_opened_a_thread_blocks_no_delivery_after_its_conversation_was_deleted(
+    tmp_path: Path,
+) -> None:
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
+    world = World(tmp_path, rig, script=lambda context, options: "ok")
+    async with running(world):
+        thread = await rig.send_message("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        rig.platform.refusals_left["C2"] = 1
+        await world.board.send("main", OutgoingMessage(to="chat:C2", text="news", session=session, key="call-1"))
+        await wait_until(lambda: rig.platform.request_counts["C2"], "it was tried")
+        await (await world.agent()).sessions.delete(session)
+        await world.shown(rig, "C2", "news")
+        await rig.send_message("C2", "a question", mention=True)
+        await world.shown(rig, "C2", "ok")
