@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings
+from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings, TrustMode
 from mainstay.config.schema_skills_patterns_triggers import SkillSettings
 from mainstay.core.events import ToolFinished
 from mainstay.core.memory_tiers import is_untrusted
@@ -221,6 +221,24 @@ async def test_sigil_067_programs_that_may_run_anything_run_by_the_rules_of_the_
         async with Agent(provider, home=tmp_path / outcome.__name__, config=config) as one:
             replies = await asyncio.gather(*(one.run(f"s{n}", command) for n, command in enumerate(commands)))
             assert [type(reply.outcome) for reply in replies] == [outcome] * len(commands)
+
+
+@pytest.mark.parametrize("trust", ["labelled", "open"])
+async def test_what_a_named_program_prints_on_the_host_is_from_outside(tmp_path: Path, trust: TrustMode) -> None:
+    """As the page of policy says: from then on the rule is not enough, unless the owner switches that check off."""
+    script = [*(Call("bash", {"command": f"kubectl get {name}"}) for name in ("pods", "nodes")), "done"]
+    config = Config(
+        tools=ToolSettings(builtin=("bash",), roots=(str(tmp_path),)),
+        policy=PolicySettings(allow=("bash(kubectl get *)",)),
+        sandbox=SandboxSettings(kind="host"),
+        trust=trust,
+    )
+    async with agent(script, tmp_path / "home", config=config) as one:
+        reply = await one.run("s", "look at the cluster")
+        assert len(await results(one)) == (2 if trust == "open" else 1)
+        assert isinstance(reply.outcome, Answered if trust == "open" else Paused)
+        asked_why = [pending.asked.why for pending in await one.approvals.list()]
+        assert all(why.startswith("Content from outside is in this conversation") for why in asked_why)
 
 
 def installed(home: Path, name: str, **given: Any) -> None:
