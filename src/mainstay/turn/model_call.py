@@ -14,6 +14,7 @@ import msgspec
 from mainstay.core.errors import ModelSilent, ProviderBroken, ProviderError
 from mainstay.core.events import StepCheckpointed, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStarted, Waiting
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Thinking, ToolCall, Usage
+from mainstay.core.model_info import find_description_problem
 from mainstay.core.ports import (
     Context,
     EventEmitter,
@@ -281,7 +282,9 @@ async def _consume_stream(
                     case ToolCallPiece(index=int(), name=str(), input=str()):
                         await environment.control.expect_calls()
                         output.add_call_piece(piece)
-                    case StreamFinished(reason=FinishReason(), usage=Usage(), model=ModelInfo() | None):
+                    case StreamFinished(reason=FinishReason(), usage=Usage(), model=model) if (
+                        model is None or not find_description_problem(model)
+                    ):
                         if on_piece is not None:
                             on_piece(piece)
                         output.finish()
