@@ -161,9 +161,7 @@ class _TurnRecordCollector:
             source=message_id(session, self._input_seq),
             origin=self._origin,
             data=msgspec.json.encode(
-                Workflow(
-                    self._trigger, steps, outcome, timestamp, is_untrusted(self._content_origin), self._is_direct
-                )
+                Workflow(self._trigger, steps, outcome, timestamp, is_untrusted(self._content_origin), self._is_direct)
             ).decode(),
         )
 
@@ -214,8 +212,9 @@ WorkflowKey = tuple[frozenset[str] | tuple[str, ...] | str, ...]
 
 
 class _IndexedWorkflow:
-    """An indexed workflow and its stems. `owner` names the sessions that it is recalled in: those of a person, or of
-    a room with direct messages, if it ends with a colon, else one session with its sub-agents; "" for all sessions of the workspace."""
+    """An indexed workflow and its stems. `owner` names the sessions that it is recalled in: those of a person, or of a
+    room with direct messages, if it ends with a colon, else one session with its sub-agents; "" for all sessions of the
+    workspace."""
 
     __slots__ = ("key", "memory", "owner", "stems")
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from support.chat_world import World, running
 
 from mainstay import tool
+from mainstay.config.schema import PolicySettings
 from mainstay.core.channels import ChannelCapabilities
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
 from mainstay.core.events import TextDelta, ToolFinished
@@ -686,3 +687,26 @@ async def test_a_message_that_opened_a_thread_blocks_no_delivery_after_its_conve
         await world.shown(rig, "C2", "news")
         await rig.send_message("C2", "a question", mention=True)
         await world.shown(rig, "C2", "ok")
+
+
+async def test_an_approval_is_answered_by_its_id_though_several_conversations_run(tmp_path: Path) -> None:
+    @tool(effect="unsafe", untrusted=False, sink=False)
+    async def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    rig, stalls = LoopbackRig(), [Stall(), Stall()]
+    script = iter([Call("launch"), *stalls, "Then not."])
+    world = World(tmp_path, rig, script=lambda context, options: next(script))
+    world.tools, world.config = [launch], {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        await rig.send_message("C2", "launch it", mention=True)
+        await world.shown(rig, "C2", "/approve")
+        for stall in stalls:
+            await rig.send_message("C1", "something else", mention=True)
+            await stall.reached.wait()
+        (pending,) = await (await world.agent()).approvals.list()
+        await rig.send_message("C1", "/deny not today", mention=True)
+        await world.shown(rig, "C1", "More than one conversation is running here")
+        await rig.send_message("C1", f"/deny {pending.asked.id} not today", mention=True)
+        await world.shown(rig, "C2", "Then not.")

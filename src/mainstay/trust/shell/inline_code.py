@@ -170,11 +170,11 @@ _ALWAYS_OPAQUE = {
 }
 # Of these, the programs that run shell commands from their input, or change what a name means later in the script: no
 # rule accepts them.
-_NEVER_ACCEPTED = frozenset(("at", "batch", "crontab", "hash", "enable", "bind", "complete", "mapfile", "readarray"))
+_NEVER_ACCEPTED = frozenset(("at", "batch", "hash", "enable", "bind", "complete", "mapfile", "readarray"))
 # Of these, the programs that start another program of this machine, which a rule for the first must not allow.
 _LOCAL_STARTERS = word_set(
     "systemd-run nix-shell nix direnv bwrap proot wine run-parts start-stop-daemon daemonize capsh sg rlwrap dtach"
-    " tmux screen expect socat gdb lldb"
+    " tmux screen expect socat gdb lldb crontab"
 )
 
 _AWK_RUNS = re.compile(r"system|\||getline|@|/inet")
