@@ -139,6 +139,14 @@ def test_the_owner_is_told_when_a_skill_will_be_used(mainstay: Command, tmp_path
         assert f"used: {used}" in answering(mainstay, "skill", "install", str(source), answer="n")
 
 
+def test_a_rooms_skills_are_listed_once_although_a_link_has_the_rooms_name(mainstay: Command) -> None:
+    channel = mainstay.home / "workspaces" / "default" / "chat"
+    skill(channel / "C1==1" / "skills" / "deploy")
+    (channel / "#sales").symlink_to("C1==1")
+    (found,) = mainstay.json("skill", "list", "--workspace", "default")["skills"]
+    assert (found["name"], found["scope"]) == ("deploy", "room chat/C1==1")
+
+
 def test_a_workspace_has_skills_of_its_own(mainstay: Command, tmp_path: Path) -> None:
     source = skill(tmp_path / "deploy")
     done = mainstay("skill", "install", str(source), "--workspace", "typo", "--yes")

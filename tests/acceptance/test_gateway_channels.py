@@ -27,7 +27,7 @@ from mainstay.gateway.home_socket import RemoteAgent
 from mainstay.gateway.service import GatewayService
 from mainstay.io.paths import encode_folder_name
 from mainstay.testing import Call, ScriptedProvider
-from mainstay.testing.channel_rig import PostedMessage, eventually
+from mainstay.testing.channel_rig import PostedMessage, eventually, wait_until
 from mainstay.testing.loopback_channel import ALL_CAPABILITIES, LoopbackRig
 
 YAML = """
@@ -85,10 +85,14 @@ class GatewayRig:
 async def test_guppy_062_063_a_conversation_has_folders_by_channel_room_and_thread(tmp_path: Path) -> None:
     gateway_rig = GatewayRig(tmp_path)
     gateway_rig.script = [[Call("write", {"path": "notes.md", "content": "# Notes"})], "written"]
+    gateway_rig.rig.platform.room_names["C1"] = "plans"
+    channel = tmp_path / "workspaces" / "default" / "chat"
     async with gateway_rig.open():
         root = await gateway_rig.rig.send_message("C1", "note this", mention=True, files=[("plan.txt", b"the plan")])
         await gateway_rig.shown("C1", "written")
-    thread = tmp_path / "workspaces" / "default" / "chat" / encode_folder_name("C1") / root
+        await wait_until(lambda: (channel / "#plans").is_symlink(), "the room is linked by its name")
+    thread = channel / encode_folder_name("C1") / root
+    assert (channel / "#plans" / root).samefile(thread)
     assert (thread / "scratch" / "notes.md").read_text() == "# Notes"
     (kept,) = (thread / "attachments").iterdir()
     assert kept.name.endswith("_plan.txt")

@@ -75,6 +75,29 @@ async def test_asked_to_reconnect_it_resumes_and_receives_missed_messages(rig: D
     assert [one.text for one in ear.received] == ["one", "two"]
 
 
+async def test_a_room_and_its_threads_have_the_rooms_name(rig: DiscordRig) -> None:
+    ear = RecordingMessageHandler()
+    rig.platform.channels[rig.room]["name"] = "general"
+    await rig.channel.start(ear)
+    begun = await rig.send_message(rig.room, "one", mention=True)
+    await ear.wait_for("one")
+    thread = await rig.platform.make_thread(rig.room, begun, "A title")
+    await rig.platform.say(thread["id"], "two", ANN)
+    await ear.wait_for("two")
+    renamed = {**rig.platform.channels[rig.room], "name": "renamed"}
+    await rig.platform.dispatch("CHANNEL_UPDATE", renamed)
+    await rig.send_message(rig.room, "three")
+    await rig.send_message(rig.direct_room, "four")
+    await ear.wait_for("four")
+    names = [(one.text, one.address.room, one.room_name) for one in ear.received]
+    assert names == [
+        ("one", rig.room, "general"),
+        ("two", rig.room, "general"),
+        ("three", rig.room, "renamed"),
+        ("four", rig.direct_room, ""),
+    ]
+
+
 async def test_a_forwarded_message_and_quoted_lines_are_not_the_senders_text(rig: DiscordRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)

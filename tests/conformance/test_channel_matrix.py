@@ -158,6 +158,20 @@ async def test_a_token_of_another_account_is_not_used(rig: MatrixRig) -> None:
         await channel.start(RecordingMessageHandler())
 
 
+async def test_the_name_of_a_room_is_fetched_once_and_then_followed(rig: MatrixRig) -> None:
+    named = await rig.people.room(ANN, BOT, BEN, more={"name": "General"})
+    ear = RecordingMessageHandler()
+    await rig.channel.start(ear)
+    for room, text in ((named, "one"), (named, "two"), (rig.room, "three"), (rig.room, "four"), (rig.direct_room, "5")):
+        await rig.send_message(room, text, mention=True)
+        await ear.wait_for(text)
+    await rig.people.call(ANN, "PUT", f"rooms/{quote(named)}/state/m.room.name", {"name": "Renamed"})
+    await rig.send_message(named, "six", mention=True)
+    await ear.wait_for("six")
+    assert [one.room_name for one in ear.received] == ["General", "General", "", "", "", "Renamed"]
+    assert rig.proxy.asked("/state/m.room.name") == 2, "once for each room"
+
+
 async def test_nothing_is_stored_as_read_before_it_was_handled(rig: MatrixRig) -> None:
     ear = RecordingMessageHandler()
     await rig.channel.start(ear)

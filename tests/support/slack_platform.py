@@ -61,6 +61,7 @@ class Workspace:
         self.url = ""
         self.people = {ANN: "ann", BEN: "ben", BOT: "mainstay"}
         self.rooms: dict[str, list[Answer]] = {ROOM: [], DIRECT: [], OTHER_ROOM: []}
+        self.room_names: dict[str, str] = {}  # that the app may read
         self.archived: set[str] = set()
         self.files: dict[str, tuple[Answer, bytes]] = {}
         self.statuses: list[Answer] = []
@@ -244,6 +245,12 @@ class Workspace:
         gone = {"type": "message", "subtype": "message_deleted", "hidden": True, "deleted_ts": message["ts"]}
         self.tell(gone | {"channel": room, "ts": self.stamp(), "previous_message": message, "channel_type": "channel"})
         return {"channel": room, "ts": message["ts"]}
+
+    def conversations_info(self, asked: Answer) -> Answer:
+        room = self.room(asked)
+        if room not in self.room_names:
+            raise Failed("missing_scope", needed="channels:read", provided="chat:write")
+        return {"channel": {"id": room, "name": self.room_names[room], "is_channel": True}}
 
     def conversations_history(self, asked: Answer) -> Answer:
         room = self.room(asked)

@@ -98,6 +98,7 @@ class OpenAgent:
         self.memory_context = memory_context
         self.lanes = LaneRegistry(services)
         self.allow_rules = parts.allow_rules
+        self.session_folders = parts.session_folders
         self._parts = parts
         self._exit_stack = exit_stack
         self._trigger_service: HomeTriggerService | None = None  # created on first use
@@ -158,7 +159,7 @@ class OpenAgent:
         gateway = self._parts.gateway
         threads = gateway.channel_threads if gateway is not None else None
         submitter = LanePromptSubmitter(self.lanes, self.services.store, self._parts.guards, self.config, threads)
-        wake_check = SandboxWakeCheck(self._parts.sandbox, self._parts.session_folders, self.config)
+        wake_check = SandboxWakeCheck(self._parts.sandbox, self.session_folders, self.config)
         trigger_service.connect(submitter, wake_check)
 
     def health_checks(self) -> Sequence[HealthCheck]:
@@ -170,9 +171,8 @@ class OpenAgent:
         return self.observability.telemetry_options()
 
     def list_skills(self, session: str) -> list[SkillInfo]:
-        return (
-            self._parts.skills_and_patterns.list_skills(session) if self._parts.skills_and_patterns is not None else []
-        )
+        skills = self._parts.skills_and_patterns
+        return skills.list_skills(session) if skills is not None else []
 
     async def open_undo(self) -> WorkspaceUndo | None:
         if self._parts.builtins is None or self._parts.builtins.file_access.undo_store is None:
@@ -211,17 +211,17 @@ class OpenAgent:
             await self._parts.builtins.file_access.labels.clear_session(session)
             if (undo_store := self._parts.builtins.file_access.undo_store) is not None:
                 await run_in_thread(lambda: undo_store.remove_session(session))
-        self._parts.session_folders.remove_session(session)
+        self.session_folders.remove_session(session)
 
     def attachments_folder(self, session: str) -> AttachmentsFolder:
-        return self._parts.session_folders.attachments_folder(session)
+        return self.session_folders.attachments_folder(session)
 
     async def set_working_folder(self, session: str, folder: str) -> str:
         if self._parts.builtins is None:
             return ""
         if (await self.lanes.get(session).load_session()).open_turn is None:
-            self._parts.session_folders.set_working_folder(session, folder)
-        return self._parts.session_folders.cwd(session)
+            self.session_folders.set_working_folder(session, folder)
+        return self.session_folders.cwd(session)
 
     async def stop_commands(self, session: str) -> None:
         if self._parts.builtins is not None:

@@ -129,6 +129,13 @@ class SessionFolderRegistry:
             self._cache.pop(session, None)
         return AttachmentsFolder(path, self.paths.to_shown(path))
 
+    def find_room_folder(self, session: str) -> str:
+        """Return the folder of the room that a session belongs to, which need not exist; empty if it belongs to none,
+        or without a home."""
+        if self._folders is None or not parse_session_scopes(session):
+            return ""
+        return os.path.dirname(self._session_folder(session))
+
     def cwd(self, session: str) -> str:
         return self.folders_of(session).cwd
 

@@ -70,6 +70,7 @@ class IncomingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     own: bool = False  # the agent itself sent it
     files: tuple[IncomingFile, ...] = ()
     quoted: tuple[QuotedText, ...] = ()  # what the sender forwards, shares or quotes
+    room_name: str = ""  # the name of its room; empty: unknown, or a direct conversation. Never shown to the model
 
     @property
     def full_text(self) -> str:

@@ -40,15 +40,15 @@ def envelope_id(message: IncomingMessage) -> str:
 def sanitise_message(message: IncomingMessage) -> IncomingMessage:
     """Return the message without lone surrogates, which cannot be stored, with a bounded name, and with its quoted
     lines in `quoted`: only what the sender typed is left in `text`."""
-    texts = (message.text, message.name[:NAME_CHARS_MAX], message.user, message.id)
-    text, name, user, id = map(_replace_surrogates, texts)
+    names = (message.name[:NAME_CHARS_MAX], message.room_name[:NAME_CHARS_MAX])
+    text, name, room_name, user, id = map(_replace_surrogates, (message.text, *names, message.user, message.id))
     files = tuple(
         replace(file, name=_replace_surrogates(file.name), ref=_replace_surrogates(file.ref)) for file in message.files
     )
     text, quoted_lines = separate_quoted_lines(text)
     quoted = (QuotedText(quoted_lines, "quote"), *message.quoted)
     bounded = tuple(_bound_quoted(entry) for entry in quoted if entry.text.strip())[:QUOTED_TEXTS_MAX]
-    return replace(message, text=text, name=name, user=user, id=id, files=files, quoted=bounded)
+    return replace(message, text=text, name=name, user=user, id=id, files=files, quoted=bounded, room_name=room_name)
 
 
 def _bound_quoted(quoted: QuotedText) -> QuotedText:

@@ -39,6 +39,7 @@ from mainstay.gateway.channel_message_conversion import (
 )
 from mainstay.gateway.command_target import CONVERSATION_COMMANDS, find_command_session, may_name_approval
 from mainstay.gateway.opened_threads import is_opened_thread
+from mainstay.gateway.room_name_links import RoomNameLinks
 from mainstay.gateway.room_routing import ChannelRooms
 from mainstay.gateway.session_answer_poster import approval_delivery_key, build_delivery_key
 from mainstay.gateway.slash_commands import (
@@ -96,6 +97,7 @@ class InboundHandler:
         self._open_workspace = open_workspace
         self._clock = clock
         self._attachment_folder = attachment_folder
+        self._room_name_links = RoomNameLinks()
         self._in_progress: dict[str, asyncio.Future[None]] = {}
         self._queues: dict[tuple[str, str], InboundQueue] = {}
 
@@ -346,6 +348,9 @@ class InboundHandler:
             await accept_prompt(
                 runtime, pending.session, input_parts, id=id, sender=sender, platform_message=platform_message
             )
+            if message.room_name:
+                folder = runtime.session_folders.find_room_folder(pending.session)
+                await self._room_name_links.update(folder, message.room_name)
         except LaneFull:
             await self._post_reply(connected, message, pending.id, BUSY_REPLY, ephemeral=True)
         except (InputRefused, SessionArchived) as error:

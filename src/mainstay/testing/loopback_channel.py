@@ -67,6 +67,7 @@ class LoopbackPlatform:
     ) -> None:
         self.rooms = {*rooms, *direct}
         self.direct = set(direct)
+        self.room_names: dict[str, str] = {}
         self.messages: list[LoopbackMessage] = []
         self.undelivered: deque[str] = deque()  # ids of messages that the channel has not accepted yet
         self.has_undelivered = asyncio.Event()  # set when a message is to be delivered
@@ -294,6 +295,7 @@ class LoopbackChannel:
                 for number, (name, content) in enumerate(message.files)
             ),
             quoted=message.quoted,
+            room_name=self.platform.room_names.get(message.room, ""),
         )
 
     def _has_threads(self, room: str) -> bool:

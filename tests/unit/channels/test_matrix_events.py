@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from mainstay.channels.matrix.client import MatrixClient, RawMatrixRequest
 from mainstay.channels.matrix.events import (
     MatrixEvent,
+    MatrixEventList,
     MatrixEventRoom,
     MatrixIdentity,
     MatrixInvitedRoom,
+    MatrixJoinedRoom,
     MatrixSyncResponse,
     decode_direct_rooms,
     decode_events,
@@ -24,6 +26,7 @@ from mainstay.channels.matrix.events import (
     events_since_invite,
     find_inviter,
 )
+from mainstay.channels.matrix.room_cache import MatrixRoomCache
 from mainstay.core.channels import IncomingFile, IncomingMessage
 
 US = MatrixIdentity("@agent:example.org", "The Agent")
@@ -239,3 +242,18 @@ KEYS = ("msgtype", "body", "filename", "url", "info", "m.mentions", "m.relates_t
 def test_any_event_is_read_or_ignored_and_never_raises(content: Any, unsigned: Any) -> None:
     found = decode_event({"msgtype": "m.text", **content}, unsigned=unsigned)
     assert found is None or (found.id, found.user) == ("$1", "@ann:example.org")
+
+
+async def test_the_name_of_a_room_follows_its_state_without_a_request() -> None:
+    rooms = MatrixRoomCache(cast(MatrixClient, None))  # a request would fail
+
+    def named(name: Any) -> MatrixEvent:
+        return event({"name": name}, type="m.room.name", state_key="")
+
+    state = MatrixJoinedRoom(state=MatrixEventList(events=[msgspec.Raw(msgspec.json.encode(named("Tea\n room")))]))
+    rooms.apply_sync("!room:example.org", state, [])
+    assert await rooms.room_name("!room:example.org") == "Tea room"
+    rooms.apply_sync("!room:example.org", MatrixJoinedRoom(), [named("Coffee"), named("Cocoa")])
+    assert await rooms.room_name("!room:example.org") == "Cocoa"
+    rooms.apply_sync("!room:example.org", MatrixJoinedRoom(), [named(["no text"])])
+    assert await rooms.room_name("!room:example.org") == ""

@@ -44,8 +44,12 @@ def test_sender_text_room_and_time_are_read() -> None:
     assert (message.address.room, message.address.thread) == (GROUP, "")
     assert (message.user, message.name, message.at) == (ANN["uuid"], "Ann Lee", AT)
     assert (message.direct, message.mentioned, message.own) == (False, False, False)
+    assert message.room_name == "The group"
     direct = decode_envelope(envelope_of(group="", person=BOB))
-    assert (direct.direct, direct.address.room) == (True, BOB["uuid"])
+    assert (direct.direct, direct.address.room, direct.room_name) == (True, BOB["uuid"], "")
+    older = envelope_of()
+    del older["envelope"]["dataMessage"]["groupInfo"]["groupName"]
+    assert (decode_envelope(older).address.room, decode_envelope(older).room_name) == (GROUP, "")
 
 
 @pytest.mark.parametrize(

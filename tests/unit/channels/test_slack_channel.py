@@ -346,6 +346,37 @@ async def test_names_are_asked_for_once_and_not_to_know_them_holds_nothing_up() 
         assert (await ear.wait_for("nobody knows me")).name == ""
 
 
+async def test_the_name_of_a_room_is_asked_for_once_and_again_when_it_is_old_or_could_not_be_read() -> None:
+    async with by_socket() as rig:
+        ear = RecordingMessageHandler()
+        await rig.channel.start(ear)
+        rig.platform.room_names = {ROOM: "general"}
+        for text in ("one", "two"):
+            rig.platform.say(ROOM, ANN, text)
+            assert (await ear.wait_for(text)).room_name == "general"
+        rig.platform.say(DIRECT, ANN, "three")
+        assert (await ear.wait_for("three")).room_name == ""
+        assert [asked["channel"] for method, asked in rig.platform.calls if method == "conversations.info"] == [ROOM]
+    async with by_socket(bounds(name_ttl_s=0.0)) as rig:
+        ear = RecordingMessageHandler()
+        await rig.channel.start(ear)
+        rig.platform.spoils["conversations.info"] = [lambda _: web.Response(status=500)]
+        for name in ("", "general", "renamed"):
+            rig.platform.room_names = {ROOM: name}
+            rig.platform.say(ROOM, ANN, f"in {name}.")
+            assert (await ear.wait_for(f"in {name}.")).room_name == name
+
+
+async def test_an_app_that_may_not_read_the_name_of_a_room_does_not_ask_again() -> None:
+    async with by_socket(bounds(name_ttl_s=0.0)) as rig:
+        ear = RecordingMessageHandler()
+        await rig.channel.start(ear)
+        for text in ("one", "two"):
+            rig.platform.say(ROOM, ANN, text)
+            assert (await ear.wait_for(text)).room_name == ""
+        assert [method for method, _ in rig.platform.calls].count("conversations.info") == 1
+
+
 async def test_messages_of_our_own_and_of_other_bots_are_distinguished() -> None:
     async with by_socket() as rig:
         ear = RecordingMessageHandler()

@@ -112,6 +112,12 @@ def test_a_sender_who_posts_as_a_group_is_identified_as_that_group() -> None:
     assert (message.user, message.name) == (str(GROUP), "The group")
 
 
+def test_a_group_has_a_name_and_a_direct_conversation_has_none() -> None:
+    assert decode_update(update_of("hi")).room_name == "The group"
+    assert decode_update(update_of("hi", chat=5001)).room_name == ""
+    assert decode_update(update_of("hi", chat=BASIC)).room_name == ""
+
+
 def test_our_own_words_are_marked() -> None:
     assert decode_update(update_of("me", **{"from": ME})).own
 

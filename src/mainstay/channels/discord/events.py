@@ -64,7 +64,14 @@ def decode_message(message: Any, bot_id: int, channel: str, location: DiscordRoo
         own=message.author.id == bot_id,
         files=tuple(_decode_attachment(file) for file in islice(attachments, FILES_MAX)),
         quoted=tuple(_collect_quoted(quoted_lines, snapshots)),
+        room_name="" if location.direct else _find_room_name(message.channel),
     )
+
+
+def _find_room_name(channel: Any) -> str:
+    """Return the name of a channel, or of the channel of a thread; empty if the library does not know it."""
+    room = getattr(channel, "parent", channel)
+    return str(getattr(room, "name", None) or "")[:NAME_CHARS_MAX]
 
 
 def _collect_quoted(quoted_lines: str, snapshots: Any) -> Iterator[QuotedText]:

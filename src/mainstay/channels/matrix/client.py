@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from mainstay.channels.matrix.events import MXC_URI, MatrixEvent, MatrixEventPage, MatrixSyncResponse
+from mainstay.channels.matrix.events import MXC_URI, MatrixEvent, MatrixEventPage, MatrixRoomName, MatrixSyncResponse
 from mainstay.core.channels import ChannelError, DeliveryDeferred, DeliveryRejected, DeliveryUnknown
 from mainstay.core.errors import ConfigError
 from mainstay.core.surrogates import decode_repaired
@@ -42,7 +42,7 @@ REJECTED_CODES = (
     "M_NOT_JSON",
 )
 LOGGED_OUT_CODES = ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN")
-EVENT_TYPES = ("m.room.message", "m.room.encrypted", "m.room.member")
+EVENT_TYPES = ("m.room.message", "m.room.encrypted", "m.room.member", "m.room.name")
 TIMELINE_EVENTS_MAX = 20  # events per room in one sync response; the others are fetched separately
 
 
@@ -161,7 +161,7 @@ class MatrixClient:
             "account_data": {"types": ["m.direct"]},
             "room": {
                 "timeline": {**event_filter, "limit": TIMELINE_EVENTS_MAX if since else 1},
-                "state": {**event_filter, "types": ["m.room.member"]},
+                "state": {**event_filter, "types": ["m.room.member", "m.room.name"]},
                 "ephemeral": {"types": []},
                 "account_data": {"types": []},
             },
@@ -188,6 +188,14 @@ class MatrixClient:
             return await self.request(RawMatrixRequest(path=("rooms", room, "event", id)), MatrixEvent)
         except DeliveryRejected:
             return None
+
+    async def fetch_room_name(self, room: str) -> str:
+        """Return the room's name; empty if it has none."""
+        path = ("rooms", room, "state", "m.room.name")
+        try:
+            return (await self.request(RawMatrixRequest(path=path), MatrixRoomName)).name
+        except DeliveryRejected:
+            return ""
 
     async def download(self, ref: str, target: str, bytes_max: int) -> str:
         """Download into a new file and return its MIME type. The homeserver fetches media of other servers itself."""

@@ -90,6 +90,10 @@ class MatrixMember(msgspec.Struct, frozen=True, kw_only=True):
     displayname: str | None = None
 
 
+class MatrixRoomName(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+
+
 class MatrixIdentity(msgspec.Struct, frozen=True):
     """The user id and display name of the channel's own account."""
 
@@ -103,6 +107,7 @@ class MatrixEventRoom(msgspec.Struct, frozen=True):
     channel: str
     room: str
     direct: bool = False
+    name: str = ""
 
 
 class _MatrixMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,6 +215,7 @@ def decode_message(
         own=event.sender == identity.user,
         files=files,
         quoted=quoted,
+        room_name=location.name,
     )
 
 

@@ -1,4 +1,4 @@
-"""Cache of the member counts and display names of Matrix rooms."""
+"""Cache of the names and member counts of Matrix rooms, and of their members' display names."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from mainstay.channels.matrix.events import (
     MatrixEvent,
     MatrixJoinedRoom,
     MatrixMember,
+    MatrixRoomName,
     MatrixRoomSummary,
     decode_events,
     decode_json,
     format_name,
 )
-from mainstay.core.channels import DeliveryRejected
+from mainstay.core.channels import ChannelError, DeliveryRejected
 
 ROOMS_CACHED_MAX = 1_000
 NAMES_CACHED_MAX = 2_000
 
 
 class _CachedMatrixRoom:
-    __slots__ = ("joined_count", "names")
+    __slots__ = ("joined_count", "names", "room_name")
 
     def __init__(self) -> None:
+        self.room_name: str | None = None  # empty: it has none; None: not known
         self.joined_count: int | None = None  # number of members; None: not known
         self.names: OrderedDict[str, str] = OrderedDict()
 
@@ -40,6 +42,16 @@ class MatrixRoomCache:
     async def is_direct(self, room: str) -> bool:
         """Whether the room is a direct message: marked as such, or with exactly two members."""
         return room in self.direct_rooms or await self._member_count(room) == 2
+
+    async def room_name(self, room: str) -> str:
+        """Return the name of a room; empty if it has none, or it could not be fetched."""
+        cached = self._cached_room(room)
+        if cached.room_name is None:
+            try:
+                cached.room_name = format_name(await self._client.fetch_room_name(room))
+            except ChannelError:  # the message is handled without it
+                cached.room_name = ""
+        return cached.room_name
 
     async def display_name(self, room: str, user: str) -> str:
         """Return the display name of a member; empty if there is none."""
@@ -58,6 +70,8 @@ class MatrixRoomCache:
                 self._put_name(
                     members, event.state_key, decode_json(event.content, MatrixMember, MatrixMember()).displayname
                 )
+            elif event.type == "m.room.name" and event.state_key == "":
+                members.room_name = format_name(decode_json(event.content, MatrixRoomName, MatrixRoomName()).name)
         if any(event.type == "m.room.member" for event in timeline):
             members.joined_count = None  # a member may have joined or left
         if count is not None:

@@ -170,7 +170,9 @@ class MatrixSyncLoop:
         if event.type == "m.room.encrypted":
             await self._notify_encrypted(room, on_encrypted)
         elif event.type == "m.room.message":
-            place = MatrixEventRoom(self.name, room, await self._room_cache.is_direct(room))
+            is_direct = await self._room_cache.is_direct(room)
+            room_name = "" if is_direct else await self._room_cache.room_name(room)
+            place = MatrixEventRoom(self.name, room, is_direct, room_name)
             message = decode_message(
                 event, self.identity, place, await self._room_cache.display_name(room, event.sender)
             )

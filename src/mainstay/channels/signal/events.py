@@ -53,6 +53,7 @@ class SignalQuote(msgspec.Struct, frozen=True, rename="camel"):
 
 class SignalGroup(msgspec.Struct, frozen=True, rename="camel"):
     group_id: str
+    group_name: str | None = None  # older versions of signal-cli do not send it
 
 
 class SignalDataMessage(msgspec.Struct, frozen=True, rename="camel"):
@@ -113,6 +114,7 @@ def decode_message(channel: str, identity: SignalIdentity, params: Any) -> Incom
         or (data.quote is not None and identity.matches(data.quote.author_number, data.quote.author_uuid)),
         own=identity.matches(envelope.source_number, envelope.source_uuid),
         files=files,
+        room_name=repair_surrogates((group.group_name if group else None) or "")[:200],
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from mainstay.channels.slack.attachments import download_file, hash_key, share_file, upload_file
 from mainstay.channels.slack.client import SlackClient, SlackRequestRefused, SlackTokenRefused
-from mainstay.channels.slack.event_dispatcher import SlackInbox, SlackUserNameCache
+from mainstay.channels.slack.event_dispatcher import SlackInbox, SlackNameCache
 from mainstay.channels.slack.events import SlackIdentity
 from mainstay.channels.slack.history import EVENT_TYPE, SlackHistory
 from mainstay.channels.slack.http_receiver import EnvelopeHandler, SlackEventsApp
@@ -139,7 +139,7 @@ class SlackChannel:
         try:
             me = await self._fetch_identity(self._client)
             self.account = f"{me.user} ({me.user_id})" if me.user else me.user_id
-            names = SlackUserNameCache(self._client, self._limits)
+            names = SlackNameCache(self._client, self._limits)
             self._history = SlackHistory(self._client, me, names, self._limits)
             self._streams = SlackStreams(self._client, me.team_id)
             self._inbox = SlackInbox(self.name, me, names, on_message, self._limits)

@@ -7,14 +7,17 @@ acknowledged in time. Duplicates are recognised in memory by room and timestamp;
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from mainstay.channels.incoming_dispatch import dispatch_message
-from mainstay.channels.slack.client import SlackClient
+from mainstay.channels.slack.client import SlackClient, SlackRequestRefused
 from mainstay.channels.slack.events import (
     SlackEventCallback,
     SlackIdentity,
@@ -30,13 +33,14 @@ from mainstay.channels.slack.limits import SlackLimits
 from mainstay.core.channels import ChannelError, IncomingMessage, MessageHandler
 
 
-class SlackUserNameCache:
-    """Cache of user names. A failed lookup delays no message."""
+class SlackNameCache:
+    """Cache of the names of users and rooms. A failed lookup delays no message."""
 
     def __init__(self, client: SlackClient, limits: SlackLimits) -> None:
         self._client = client
         self._limits = limits
-        self._cache: OrderedDict[str, tuple[str, float]] = OrderedDict()  # user -> name, and when it expires
+        # user, or "#" and room -> name, and when it expires
+        self._cache: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     async def look_up(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the names of these users by id, without those that could not be fetched in time."""
@@ -50,6 +54,24 @@ class SlackUserNameCache:
         except TimeoutError:
             pass
         return {id: self._cache[id][0] for id in wanted if id in self._cache}
+
+    async def look_up_room(self, room: str) -> str:
+        """Return a room's name; empty for "", if it could not be fetched in time, or if the app may not read it."""
+        if not room:
+            return ""
+        key = f"#{room}"
+        if self._cache.get(key, ("", 0.0))[1] <= time.monotonic():
+            name = ""
+            try:
+                async with asyncio.timeout(self._limits.name_lookup_timeout_s):
+                    name = _room_name(await self._client.call("conversations.info", {"channel": room}))
+            except SlackRequestRefused:  # most apps do not have the scope: do not ask again
+                self._cache[key] = "", math.inf
+                return ""
+            except (ChannelError, TimeoutError):
+                pass
+            self._cache_name(key, name)
+        return self._cache[key][0]
 
     async def _fetch_name(self, id: str) -> str:
         try:
@@ -72,12 +94,19 @@ class SlackUserNameCache:
             self._cache.popitem(last=False)
 
 
+def _room_name(answer: Mapping[str, Any]) -> str:
+    match answer.get("channel"):
+        case {"name": str(name)}:
+            return name[:100]
+    return ""
+
+
 class SlackInbox:
     def __init__(
         self,
         name: str,
         identity: SlackIdentity,
-        names: SlackUserNameCache,
+        names: SlackNameCache,
         on_message: MessageHandler,
         limits: SlackLimits,
     ) -> None:
@@ -107,8 +136,12 @@ class SlackInbox:
         async with self._room_lock(message.channel):
             if (message.channel, message.ts) in self._accepted:
                 return
-            names = await self._names.look_up(collect_user_ids(message))
-            await self._dispatch(to_incoming(message, message_address(message, self._name), self._identity, names))
+            names, room_name = await asyncio.gather(
+                self._names.look_up(collect_user_ids(message)),
+                self._names.look_up_room("" if message.is_direct else message.channel),
+            )
+            incoming = to_incoming(message, message_address(message, self._name), self._identity, names)
+            await self._dispatch(msgspec.structs.replace(incoming, room_name=room_name))
 
     async def _handle_command(self, payload: Any) -> None:
         command = decode_command(payload)

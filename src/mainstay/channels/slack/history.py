@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from mainstay.channels.slack.attachments import hash_key
 from mainstay.channels.slack.client import SlackClient, SlackRequestRefused
-from mainstay.channels.slack.event_dispatcher import SlackUserNameCache
+from mainstay.channels.slack.event_dispatcher import SlackNameCache
 from mainstay.channels.slack.events import (
     SlackIdentity,
     SlackMessage,
@@ -32,7 +32,7 @@ _CLOCK_MARGIN_MS = 60_000  # by which Slack's clock may be behind ours
 
 class SlackHistory:
     def __init__(
-        self, client: SlackClient, identity: SlackIdentity, names: SlackUserNameCache, limits: SlackLimits
+        self, client: SlackClient, identity: SlackIdentity, names: SlackNameCache, limits: SlackLimits
     ) -> None:
         self._client = client
         self._identity = identity

@@ -35,8 +35,8 @@ COMPONENT = ChannelComponent(
     secret_variables={"token": "{NAME}_BOT_TOKEN"},
     setup=(
         "at https://api.slack.com/apps create an app, and give its bot these scopes: app_mentions:read, chat:write, "
-        "channels:history, groups:history, im:history, mpim:history, users:read, files:read, files:write; and "
-        "assistant:write, to show that it is working",
+        "channels:history, groups:history, im:history, mpim:history, users:read, files:read, files:write; "
+        "assistant:write, to show that it is working; and channels:read and groups:read, for the names of rooms",
         ConditionalSetupStep(
             "enable Socket Mode, and create an app-level token for connections:write",
             given="app_token",

@@ -226,6 +226,7 @@ class TelegramUpdateDecoder:
             own=message.sender is not None and message.sender.id == self._identity.id,
             files=files,
             quoted=quoted,
+            room_name=repair_surrogates(message.chat.title)[:200],
         )
 
     def _strip_mention(self, text: str, entities: tuple[TelegramEntity, ...]) -> tuple[bool, str]:

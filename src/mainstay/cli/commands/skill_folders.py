@@ -70,7 +70,9 @@ class SkillsFolder(msgspec.Struct, frozen=True):
             return scopes
         root = self.root
         scopes.append(SkillScope("workspace", str(self.folder), str(root)))
-        for folder in sorted([*root.glob(f"*/{SKILLS_FOLDER}"), *root.glob(f"*/*/{SKILLS_FOLDER}")])[:ROOM_FOLDERS_MAX]:
+        # `#NAME` is a link to a room's folder
+        found = [*root.glob(f"*/{SKILLS_FOLDER}"), *root.glob(f"*/[!#]*/{SKILLS_FOLDER}")]
+        for folder in sorted(found)[:ROOM_FOLDERS_MAX]:
             name = str(folder.parent.relative_to(root))
             scopes.append(SkillScope(f"{'room' if '/' in name else 'channel'} {name}", str(folder), str(root)))
         return scopes
