@@ -63,7 +63,7 @@ _SOURCE_AFTER = re.compile(
     r"['\u2019]s\b|['\u2019](?=\s)|\s+(?:has |have |had |just |also |already |hat |a )?(?:sent|wrote|written|asked"
     r"|asks|said|says"
     r"|posted|shared|mentioned|created|called|uploaded|commented|reported|proposed|suggested|requested|wants"
-    r"|wanted|owes|paid"
+    r"|wanted|needs|braucht|m\u00f6chte|bittet|veut|necesita|quiere|owes|paid"
     r"|write|say|ask|send|want|need|mean|propose|suggest|geschrieben|geschickt|gesagt|gefragt|schrieb|schickte|fragt|\u00e9crit|envoy\u00e9|dit|demand\u00e9"
     r"|escribi\u00f3|envi\u00f3|dijo"
     r"|ha scritto|ha mandato)\b",
