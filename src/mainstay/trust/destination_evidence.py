@@ -28,6 +28,7 @@ from mainstay.trust.link_evidence import may_follow_link
 from mainstay.trust.named_destinations import (
     find_addresses,
     is_named_by_user,
+    is_room_named,
     is_source_mention,
 )
 from mainstay.trust.own_things import CHOICES, OwnThingsEvidence, is_negated_word
@@ -124,6 +125,8 @@ class DestinationEvidence:
         " there."""
         if destination.startswith("#") and any(_ROOM_NAME.search(text) for text in self._texts):
             return False  # the user named a room, and it is another one
+        if find_tool_action(self._call.tool.name) not in STRICT_ACTIONS and is_room_named(destination, self._texts):
+            return True
         return (
             self._is_in_named_record(destination)
             or self._is_id_of_named_record(destination)

@@ -60,6 +60,7 @@ class SeenContent:
     """
 
     def __init__(self, messages: Sequence[Message], find_tool: Callable[[str], Tool | None]) -> None:
+        self._records: list[tuple[ResultRecord, SeenResult]] | None = None
         self.results: list[SeenResult] = []
         self.public_results: list[SeenResult] = []  # read before anything private
         self.reader_sets: list[frozenset[str]] = []  # of each private thing: who can read it already
@@ -113,8 +114,13 @@ class SeenContent:
         else:
             self.reader_sets.append(_find_readers(result))
 
-    def records(self) -> Iterator[tuple[ResultRecord, SeenResult]]:
-        """Yield the records of the newest results; of a trusted one that is not structured, its lines."""
+    def records(self) -> Sequence[tuple[ResultRecord, SeenResult]]:
+        """Return the records of the newest results; of a trusted one that is not structured, its lines."""
+        if self._records is None:
+            self._records = list(self._iterate_records())
+        return self._records
+
+    def _iterate_records(self) -> Iterator[tuple[ResultRecord, SeenResult]]:
         for result in self.results[-_RESULTS_MAX:]:
             if not result.has_records:
                 continue

@@ -155,6 +155,12 @@ def chat_dm(user: str, text: str) -> str:
     return "sent"
 
 
+@tool(untrusted=False, sink=["room"])
+def chat_post(room: str, text: str) -> str:
+    """Write into a room."""
+    return "sent"
+
+
 @tool(untrusted=False, sink=["email"])
 def home_guest_code(email: str) -> str:
     """Send a code for the door."""
@@ -176,7 +182,7 @@ def cal_respond(event: str, answer: str) -> str:
 TOOLS = [
     inbox_search, repo_issues, repo_log, search_hotels, search_trains, desk_tickets, drive_folder, chat_people,
     chat_history, salary_list, trip_list, inbox_reply, inbox_send, repo_set_issue, repo_comment, book_hotel,
-    book_train, desk_set_ticket, drive_trash, chat_dm, home_guest_code, set_cell, cal_respond,
+    book_train, desk_set_ticket, drive_trash, chat_dm, chat_post, home_guest_code, set_cell, cal_respond,
 ]  # fmt: skip
 
 
@@ -226,6 +232,22 @@ async def test_a_handle_is_the_name_of_a_person_unless_a_directory_has_another(
     prompt: str, reads: tuple[str, dict[str, Any]], user: str, is_free: bool
 ) -> None:
     assert await is_asked(prompt, reads, ("chat_dm", {"user": user, "text": "Layout B"})) is not is_free
+
+
+@pytest.mark.parametrize(
+    ("prompt", "room", "is_free"),
+    [
+        ("Post layout B in the milan fair channel", "#milan-fair", True),
+        ("Poste Layout B im Kanal milan-fair", "#milan-fair", True),
+        ("Post layout B in the milan fair channel", "#fair", False),  # part of a longer name
+        ("Post layout B in the channel milan", "#milan-fair", False),
+        ("Do not post layout B in the milan fair channel, post it to Ann", "#milan-fair", False),
+        ("Post to ann@example.org what the milan fair channel wrote", "#milan-fair", False),
+    ],
+)
+async def test_a_room_is_named_by_its_whole_name(prompt: str, room: str, is_free: bool) -> None:
+    calls = (("inbox_search", {"query": "won"}), ("chat_post", {"room": room, "text": "Layout B"}))
+    assert await is_asked(prompt, *calls) is not is_free
 
 
 @pytest.mark.parametrize(
