@@ -104,6 +104,26 @@ def test_a_store_of_another_distribution_is_used_like_a_built_in_one(tmp_path: P
     assert out["mistakes"] == list(MISTAKES.values())
 
 
+def test_sigil_034_a_store_that_is_configured_by_name_passes_the_suite_from_its_own_folder(tmp_path: Path) -> None:
+    """Outside of this package: only the installed distributions are on the path. The tests of long journals take most
+    of the time; `make test` runs them on the same store in `tests/conformance/test_stores.py`."""
+    chosen = [] if os.environ.get("MAINSTAY_TEST_ALL") else ["-k", "not loaded and not loading"]
+    site = install_example("store", tmp_path)
+    path = os.pathsep.join((str(site), str(Path(mainstay.__file__).parents[1])))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, "test_files_store.py"],
+        cwd=tmp_path / "source",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+    assert "skipped" not in done.stdout
+
+
 def test_the_page_shows_the_example() -> None:
     section = PAGE.read_text().partition("\n## A store\n")[2].partition("\n## ")[0]
     source = SOURCE.read_text() + (SOURCE.parent / "pyproject.toml").read_text()

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -48,9 +48,9 @@ def box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
         yield Box(folder, "/workspace", name)
 
 
-def agent_in(box: Box, script: Any, **policy: Any) -> Agent:
+def agent_in(box: Box, script: Any, memory: Literal["auto", "on"] = "auto", **policy: Any) -> Agent:
     config = Config(
-        tools=ToolSettings(builtin=("all",), roots=(str(box.folder / "work"),)),
+        tools=ToolSettings(builtin=("all",), memory=memory, roots=(str(box.folder / "work"),)),
         sandbox=SandboxSettings(kind="docker", options=DockerOptions(container=box.container, docker=box.docker)),
         policy=PolicySettings(**policy),
         trust="open",  # what is about flow has tests of its own
@@ -125,6 +125,29 @@ async def test_guppy_082_skills_notes_and_outputs_are_named_where_commands_find_
         counted, page = (await results_of(agent))[-2:]
     assert counted == "40000"
     assert page.startswith("1\t1\n")
+
+
+async def test_guppy_082_memory_files_are_named_where_commands_find_them(box: Box) -> None:
+    named: list[str] = []
+
+    def script(context: Any, options: Any) -> Any:
+        last = context.messages[-1]
+        if last.text == "note it":
+            named.extend(re.findall(r"/\S+/(?:MEMORY|SYSTEM)\.md", context.system))
+            return [Call("write", {"path": path, "content": "We like green tea.\n"}) for path in named]
+        if last.role == "user" or "green" in str(last.parts):
+            return "done"
+        return Call("bash", {"command": " && ".join(f"cat {path}" for path in named)})
+
+    async with agent_in(box, script, memory="on") as agent:
+        await agent.run("s", "note it")
+        *wrote, shown = await results_of(agent)
+        await agent.run("t", "hello")
+        sections = (await agent.sessions.context("t")).sections
+    assert len(named) >= 2
+    assert all(path.startswith(f"{box.inside}/home/") for path in named), named
+    assert shown.count("We like green tea.") == len(wrote)
+    assert "We like green tea." in {section.name: section.text for section in sections}["profile"]
 
 
 async def test_guppy_082_a_rule_about_a_path_holds_for_the_containers_name_of_it(box: Box) -> None:

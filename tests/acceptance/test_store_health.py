@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from support import full_disk_process
 from support.cli_support import Command
 from support.example_model import ExampleModel, Messages
@@ -92,12 +95,22 @@ def test_f61_f63_a_lost_database_is_an_error_at_start_with_the_choices_and_a_bac
     assert mainstay("audit", "verify").returncode == 0
 
 
+def grpc_health(server: Served) -> int:
+    found = re.search(r"gRPC at ([0-9.:]+)", server.said)
+    assert found is not None, server.said
+    with grpc.insecure_channel(found[1]) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+        return int(check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status)
+
+
 def test_f62_removing_the_log_while_serving_fails_readiness_and_loses_nothing(mainstay: Command) -> None:
-    with Served(mainstay).ready() as server:
+    with Served(mainstay, "--grpc-port", "0").ready() as server:
         assert server.post(PROMPT, b'{"text":"kept"}')[0] == 200
+        assert grpc_health(server) == health_pb2.HealthCheckResponse.SERVING
         for suffix in ("-wal", "-shm"):
             Path(f"{database(mainstay)}{suffix}").unlink()
         unready(server, "workspace.db-wal was removed or replaced")
+        assert grpc_health(server) == health_pb2.HealthCheckResponse.NOT_SERVING
         status, said = server.post(PROMPT, b'{"text":"refused"}')
         assert (status, "not accepted" in said) == (503, True)
         server.end(signal.SIGKILL)

@@ -147,6 +147,19 @@ async def test_f16_a_wait_beyond_the_bound_is_not_begun_once_a_second_error_conf
     assert ask.clock.at == backoff_s
 
 
+async def test_f16_a_failing_provider_is_asked_again_by_a_shorter_policy_than_a_busy_one(api: Format) -> None:
+    """5xx: six times from half a second; the two settings bound it, and the user is told each time."""
+    async with asking(api, [status(500)]) as ask:
+        _, error = await ask()
+    assert isinstance(error, errors.Overloaded)
+    assert ask.times() == [0, 0.5, 1.5, 3.5, 7.5, 15.5, 31.5]
+    assert [seconds for _, seconds in ask.notices] == [0.5, 1, 2, 4, 8, 16]
+    limits = Limits(failure_retries_max=2, failure_retry_base_s=1.0)
+    async with asking(api, [status(503)], limits=limits) as ask:
+        await ask()
+    assert ask.times() == [0, 1, 3]
+
+
 async def test_f16_a_401_is_not_asked_again(api: Format) -> None:
     async with asking(api, [status(401)]) as ask:
         _, error = await ask()

@@ -228,6 +228,13 @@ async def test_a_turn_whose_calls_are_always_refused_ends_after_nine_requests_an
         assert (await agent.run("s", "again")).text == "It is 1988."
 
 
+async def test_retries_max_bounds_refusals_and_failures_together() -> None:
+    async with serving(OPENAI, Limits(retry_base_s=0.002, retries_max=1)) as (agent, server):
+        server.scripts[:] = [status(429), status(500), status(429), status(500)]
+        assert isinstance((await agent.run("s", "hello")).outcome, Failed)
+        assert len(server.asked) == 2
+
+
 async def test_f60_random_429s_slow_down_only_the_turns_that_they_hit() -> None:
     """F60: through real turns; the state of the rate limiter shows it, not the time that they took."""
     chance = random.Random(7)

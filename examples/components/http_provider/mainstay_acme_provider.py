@@ -10,7 +10,7 @@ from mainstay_acme_manifest import COMPONENT, AcmeSettings
 from mainstay.core.messages import Binary, FinishReason, Message, Text, ToolCall, ToolResult
 from mainstay.core.ports import Context, Options, Piece, StreamFinished, Tool
 from mainstay.core.provider_manifest import ProviderComponent, ProviderFactoryContext
-from mainstay.core.runtime_notes import format_runtime_note
+from mainstay.core.runtime_notes import format_runtime_note, remove_imitations
 from mainstay.providers.wire.batching_parser import DECODING_ERRORS, BatchingParser, build_usage
 from mainstay.providers.wire.encoding import describe_file, encode
 from mainstay.providers.wire.http_provider import HttpProvider
@@ -104,7 +104,7 @@ class AcmeProvider(HttpProvider):
         return b""  # the API has none
 
     def build_body(self, context: Context, options: Options) -> bytes:
-        turns = [turn for message in context.messages if (turn := to_turn(message))]
+        turns = [turn for message in context.messages if (turn := to_turn(remove_imitations(message)))]
         output = self.info.output if options.output_tokens_max is None else options.output_tokens_max
         system = self.cached_system(context.system, context.profile)
         settings = b',"temperature":%b,"output":%d' % (encode(self.temperature), output)

@@ -11,6 +11,7 @@ from mainstay.agent.system_clock import RandomIdGenerator, SystemClock
 from mainstay.config.schema import Config, ModelEntry
 from mainstay.config.schema_judges_budgets_telemetry import limits_money
 from mainstay.core.errors import ConfigError
+from mainstay.core.model_info import find_description_problem
 from mainstay.core.ports import ModelInfo, Provider
 from mainstay.core.provider_manifest import ProviderSettings
 from mainstay.metering.rate_limiter import RateLimiter, RateLimiterRegistry
@@ -45,6 +46,8 @@ class ModelProviders:
         self._api_key = api_key
         if model is None or isinstance(model, str):
             model = self._build_with_failover(model, use_arguments=True)
+        elif problem := find_description_problem(model.model()):
+            raise ConfigError(f"{type(model).__name__}.model() cannot be used: {problem}")
         self._providers: dict[str, Provider] = {"": model}
 
     def provider_for(self, model: str) -> Provider:
@@ -80,6 +83,8 @@ class ModelProviders:
         api_key = (self._api_key if use_arguments else None) or entry.api_key
         info = with_unknown_price(build_model_info(entry), self._config)
         provider = registry.build_provider(entry.model, settings, api_key, self._config.limits, info)
+        if problem := find_description_problem(provider.model()):
+            raise ConfigError(f"the model {entry.model} of the provider {name!r} cannot be used: {problem}")
         account = registry.account_fingerprint(entry.model, settings, api_key)
         return provider, self.rate_limiters.get_limiter(account, name, model) if account is not None else None
 

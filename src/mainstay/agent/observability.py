@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -24,6 +26,7 @@ from mainstay.agent.home_audit import (
 )
 from mainstay.agent.home_budgets import HomeBudgets
 from mainstay.agent.home_error_reports import build_error_projections, get_error_store
+from mainstay.agent.home_paths import checked_workspace_folder
 from mainstay.agent.system_clock import SystemClock
 from mainstay.config.schema import Config
 from mainstay.core.audit import AuditReader
@@ -58,6 +61,13 @@ class RetentionProjection(Protocol):
     async def run_maintenance(self) -> None: ...
 
 
+@runtime_checkable
+class FileProjection(Protocol):
+    """A projection that keeps texts of the journal: it writes them again when records are deleted."""
+
+    async def refresh(self, session: str) -> None: ...
+
+
 class ObservabilityDependencies(msgspec.Struct, frozen=True):
     """What the projections of one workspace are built from. All workspaces of a home share
     `database`; None for an agent without a home."""
@@ -89,7 +99,24 @@ def build_projections(observed: ObservabilityDependencies) -> list[Projection]:
         readers.append(observed.budgets.build_ledger_projection(observed.database, observed.workspace, observed.store))
     if observed.telemetry is not None:
         readers += observed.telemetry.build_projections(observed)
+    if observed.config.sessions.files and observed.home is not None:
+        readers.append(_build_session_files(observed, observed.home))
     return readers
+
+
+def _build_session_files(observed: ObservabilityDependencies, home: Path) -> Projection:
+    from mainstay.agent.session_folders import locate_session_folder  # only where files are kept
+    from mainstay.context.compiler import newest_messages
+    from mainstay.observe.session_export import ExportOptions
+    from mainstay.observe.session_files import SessionFileProjection
+
+    workspace = os.path.realpath(checked_workspace_folder(home, observed.workspace))
+    select = partial(newest_messages, count=observed.config.sessions.memory.active_window)
+    return SessionFileProjection(
+        observed.store,
+        lambda session: Path(locate_session_folder(workspace, session)),
+        lambda session: ExportOptions(session, observed.redact_text, select),
+    )
 
 
 class WorkspaceObservability:
@@ -196,6 +223,9 @@ class WorkspaceObservability:
             await self.audit_recorder.record(
                 "forgotten", what, workspace=self.observed.workspace, session=session, details=details
             )
+        for reader in self.projections:
+            if isinstance(reader, FileProjection):
+                await reader.refresh(session)
         if (errors := self.error_store) is not None:
             if self.runner is not None:  # reports about records it has already read may not be written yet
                 await self.runner.wait_caught_up(AFTER_DELETE_WAIT_S)
@@ -236,9 +266,18 @@ class WorkspaceObservability:
 async def run_without_agent(home: Path, config: Config, store: Store) -> AsyncIterator[WorkspaceObservability]:
     """Run the projections of a workspace without an agent, for a process that owns the home and changes journals. They
     are up to date when the block begins."""
-    observing = await build_observability(
-        ObservabilityDependencies(config, store, SystemClock(), redact_secrets=build_redactor(config), home=home), None
+    from mainstay.agent.trust_setup import build_output_redactor  # rarely used
+
+    guards = build_output_redactor(config, os.environ)
+    observed = ObservabilityDependencies(
+        config,
+        store,
+        SystemClock(),
+        redact_secrets=build_redactor(config),
+        home=home,
+        redact_text=lambda text: guards.redact(text)[0],
     )
+    observing = await build_observability(observed, None)
     observing.start()
     try:
         await observing.wait_for_audit()

@@ -101,7 +101,8 @@ class Sessions:
         return await self._execute(operations.ForkSession(session=key, to=target, upto=upto))
 
     async def export(self, key: str, folder: str | Path) -> builtins.list[Path]:
-        """Write `log.jsonl` (what people said) and `context.jsonl` (what the model saw)."""
+        """Write `log.jsonl` (all that was said) and `context.jsonl` (what the model sees, after compaction
+        the summary and what follows)."""
         return await self._execute(operations.ExportSession(session=key, folder=str(folder)))
 
     async def replay(self, key: str) -> ReplayResult:

@@ -279,6 +279,13 @@ class SessionSettings(ConfigSection, frozen=True, kw_only=True):
     memory: Annotated[MemorySettings, Meta(description="What is remembered, and how much of it the model sees.")] = (
         MemorySettings()
     )
+    files: Annotated[
+        bool,
+        Meta(
+            description="Keep `log.jsonl` (all that was said) and `context.jsonl` (what the model sees) of each "
+            "session up to date in its folder, for `tail` and `grep`."
+        ),
+    ] = False
 
 
 class KnowledgeStorageSettings(ConfigSection, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Pure: what was shown is read from the visible messages, so a restart, a fold and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN, UNTRUSTED
 from mainstay.core.messages import Message, Text, ToolResult
@@ -18,12 +18,14 @@ CATALOGUE_TOOL = "call_tool"  # calls them by name
 def select_notes(visible: Sequence[Message], notes: Iterable[Text], bytes_max: int) -> Iterator[Text]:
     """Yield the texts to append. `visible` are the messages that the model will see; `bytes_max` bounds the notes in
     them together with the new ones, 0 for no bound."""
-    shown = {text for _, text in _visible_texts(visible)}
-    sizes = [(origin, len(text.encode())) for origin, text in _visible_texts(visible) if origin]
+    texts = list(_visible_texts(visible))
+    shown = {text for _, text in texts}
+    sizes = [(origin, len(text.encode())) for origin, text in texts if origin]
     for item in notes:
         note = item if isinstance(item, TurnNote) else TurnNote(item.text, origin=item.origin)
         text = note.text
-        if not shown.isdisjoint((text, *note.other_forms)):
+        forms = {text, *note.other_forms}
+        if not shown.isdisjoint(forms) and not (note.kind and _is_replaced(note, forms, texts)):
             text = note.if_shown
         elif note.if_full and not _fits(note, sizes, bytes_max):
             text = "" if note.if_full in shown else note.if_full
@@ -31,6 +33,18 @@ def select_notes(visible: Sequence[Message], notes: Iterable[Text], bytes_max: i
             shown.add(text)
             sizes.append((_kind_of(note.origin), len(text.encode())))
             yield Text(text, origin=note.origin)
+
+
+def _is_replaced(note: TurnNote, forms: Collection[str], texts: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a later note about the same subject says something else: what changed and changed back is shown
+    again."""
+    subject = _kind_of(note.origin)
+    for origin, text in reversed(texts):
+        if text in forms:
+            return False
+        if origin == subject and text not in (note.if_shown, note.if_full):
+            return True
+    return False
 
 
 def _fits(note: TurnNote, sizes: Sequence[tuple[str, int]], bytes_max: int) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from mainstay.core.asgi import ASGIApp
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.errors import InputRefused, MainstayError
+from mainstay.core.rate_limits import bound_wait_s
 from mainstay.core.tool_ports import RoomMessage
 
 # --- errors --------------------------------------------------------------------------------------
@@ -24,7 +25,7 @@ class DeliveryDeferred(ChannelError):
 
     def __init__(self, sentence: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(sentence)
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = bound_wait_s(retry_after_s)
 
 
 class DeliveryUnknown(ChannelError):

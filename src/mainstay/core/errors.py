@@ -56,7 +56,7 @@ SandboxUnusable (sandbox), ToolRefused (tools).
 
 from __future__ import annotations
 
-from mainstay.core.rate_limits import RateLimitStatus
+from mainstay.core.rate_limits import RateLimitStatus, bound_wait_s
 from mainstay.core.turn_location import TurnLocation
 
 
@@ -215,7 +215,7 @@ class ProviderError(MainstayError):
     def __init__(self, sentence: str, *, details: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(sentence)
         self.details = details
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = bound_wait_s(retry_after_s)
 
 
 class RateLimited(ProviderError):

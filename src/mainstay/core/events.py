@@ -148,6 +148,7 @@ class StepCheckpointed(Event, frozen=True, omit_defaults=True, tag=True, kw_only
     text: str = ""
     thinking: str = ""
     held: bool = False  # it may be part of an answer that is not shown before it was judged
+    calls: str = ""  # of tool calls: each begins with its name and a parenthesis
 
 
 class StepRestarted(Event, frozen=True, omit_defaults=True, tag=True, kw_only=False):

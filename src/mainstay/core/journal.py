@@ -81,8 +81,13 @@ def redact_event(event: Event) -> Event:
             return msgspec.structs.replace(event, parts=tuple(_redact_part(part) for part in event.parts))
         case ToolFinished(result=result):
             return msgspec.structs.replace(event, result=_redact_part(result))
-        case StepCheckpointed(text=text, thinking=thinking):
-            return msgspec.structs.replace(event, text=text and FORGOTTEN_TEXT, thinking=thinking and FORGOTTEN_TEXT)
+        case StepCheckpointed(text=text, thinking=thinking, calls=calls):
+            return msgspec.structs.replace(
+                event,
+                text=text and FORGOTTEN_TEXT,
+                thinking=thinking and FORGOTTEN_TEXT,
+                calls=calls and FORGOTTEN_TEXT,
+            )
         case TurnEnded(outcome=Failed() as failed):
             return msgspec.structs.replace(event, outcome=msgspec.structs.replace(failed, details=""))
         case ApprovalAsked():

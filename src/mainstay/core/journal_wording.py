@@ -19,7 +19,7 @@ import msgspec
 class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The sentences of one version: results of calls that did not run or did not finish, notices, bounds, answers.
 
-    Also whether aborted answers are marked, which a replay does again.
+    Also whether aborted answers are marked, and refused prompts leave the context, which a replay does again.
     """
 
     cancelled: str = "Cancelled: the turn was aborted before this call finished."
@@ -61,6 +61,7 @@ class JournalWording(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     correction_repeated: str = ""  # instead of a correction that the model sees already; empty: it is repeated
     forked_call: str = "Outcome unknown: this conversation was copied from another before the call had a result."
     marks_aborted_answer: bool = False  # an answer whose calls an abort stopped has the finish reason `aborted`
+    drops_refused_prompt: bool = False  # a prompt that a budget refused before any model call leaves the context
 
 
 _FIRST = JournalWording()  # of 0.1, whose journals name no version
@@ -86,12 +87,15 @@ _FOURTH = msgspec.structs.replace(
 )
 # An answer whose calls an abort stopped is marked.
 _FIFTH = msgspec.structs.replace(_FOURTH, marks_aborted_answer=True)
-CURRENT_VERSION = "0.5"
+# A prompt that a budget refused is not sent, and paid for, with every later one.
+_SIXTH = msgspec.structs.replace(_FIFTH, drops_refused_prompt=True)
+CURRENT_VERSION = "0.6"
 WORDINGS: dict[str, JournalWording] = {
     "": _FIRST,
     "0.2": _SECOND,
     "0.3": _THIRD,
     "0.4": _FOURTH,
-    CURRENT_VERSION: _FIFTH,
+    "0.5": _FIFTH,
+    CURRENT_VERSION: _SIXTH,
 }
 CURRENT = WORDINGS[CURRENT_VERSION]

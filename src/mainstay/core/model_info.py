@@ -76,3 +76,23 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
         total = fresh * prices.prompt + usage.completion * prices.completion
         total += usage.cached * cached + usage.written * written
         return math.ceil(round(total * 1000, 3)) / 1_000_000_000
+
+
+def find_description_problem(info: object) -> str:
+    """Return what is wrong with a model's description that a provider in code gives, as a clause; "" if nothing is.
+
+    A name that is no text would be in records that cannot be read back; other values would fail every turn.
+    """
+    if not isinstance(info, ModelInfo):
+        return f"it is of the type {type(info).__name__}, not ModelInfo"
+    try:
+        msgspec.convert(msgspec.structs.asdict(info), ModelInfo)
+        info.name.encode()
+    except (msgspec.ValidationError, UnicodeEncodeError, OverflowError) as error:
+        return str(error)
+    long = info.long or LongPromptPrices(0, 0.0, 0.0)
+    usual = (info.price_prompt, info.price_completion, info.price_cached, info.price_written)
+    for number in (info.window, info.output, *usual, *msgspec.structs.astuple(long)):
+        if number is not None and not (isinstance(number, int | float) and 0 <= number < math.inf):
+            return f"its numbers must be finite and at least 0, and one is {format_count(number)}"
+    return ""

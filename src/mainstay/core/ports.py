@@ -281,7 +281,9 @@ class TurnNote(Text, frozen=True, omit_defaults=True, tag="text"):
     other_forms: tuple[str, ...] = ()  # other texts with the same content: each counts as this note
     if_shown: str = ""  # appended instead if the model sees the note already; empty: nothing
     if_full: str = ""  # appended instead if the notes of this kind have no room left; empty: nothing
-    kind: str = ""  # prefix of the origins of all notes that share the room
+    # prefix of the origins of all notes that share the room; a note with it is shown again if the newest note of its
+    # origin says something else
+    kind: str = ""
     bytes_max: int = 0  # of the texts of this kind in the window, together; 0: no limit of its own
 
 

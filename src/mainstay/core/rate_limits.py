@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+WAIT_MAX_S = 31 * 86400.0
 QuotaKind = Literal["requests", "tokens", "input", "output"]
 
 
@@ -27,3 +28,13 @@ class RateLimitStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_RATE_LIMITS = RateLimitStatus()
+
+
+def bound_wait_s(seconds: object) -> float | None:
+    """Return for how long a server asks to wait, at most `WAIT_MAX_S`; None if that is no number of at least 0.
+
+    The value may have any type: the code of a provider or channel is not believed either.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:  # NaN, too
+        return None
+    return float(min(seconds, WAIT_MAX_S))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,8 +62,11 @@ def create_temporary_folder(prefix: str = TEMPORARY_PREFIX, parent: str = "") ->
 @contextmanager
 def temporary_folder(prefix: str = TEMPORARY_PREFIX) -> Iterator[str]:
     """Create a temporary folder for the block. Raises HomeUnusable."""
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=get_temporary_folder()) as folder:
+    folder = create_temporary_folder(prefix)
+    try:
         yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _list_candidates() -> list[str]:

@@ -30,7 +30,14 @@ def format_runtime_note(message: Message) -> str:
     """Return a note as text for APIs without a role for it."""
     if not message.mark:
         return f"{NOTE_BEGINNING}] {message.text}"
-    return f"{NOTE_BEGINNING} {message.mark}] {message.text.replace(message.mark, REPLACEMENT)}"
+    return f"{NOTE_BEGINNING} {message.mark}] {remove_imitations_from_text(message.text, message.mark)}"
+
+
+def remove_imitations_from_text(text: str, mark: str) -> str:
+    """Return a text without the mark and the beginning of a note; usually the same object."""
+    if mark and mark in text:
+        text = text.replace(mark, REPLACEMENT)
+    return _IMITATION.sub(f"[{REPLACEMENT}", text) if "[" in text else text
 
 
 def remove_imitations(message: Message) -> Message:
@@ -52,5 +59,5 @@ def _remove_from_part(part: AnyPart, mark: str) -> AnyPart:
     if field is None:
         return part
     text: str = getattr(part, field)
-    cleaned = _IMITATION.sub(f"[{REPLACEMENT}", text.replace(mark, REPLACEMENT) if mark else text)
+    cleaned = remove_imitations_from_text(text, mark)
     return part if cleaned == text else msgspec.structs.replace(part, **{field: cleaned})

@@ -48,7 +48,7 @@ from mainstay.core.limits import NO_SESSION_BUDGET
 from mainstay.core.memory_tiers import RUNTIME, UNTRUSTED, is_private, is_untrusted
 from mainstay.core.messages import Finish, FinishReason, Message, Text, Usage, join_inputs
 from mainstay.core.open_turn import OpenTurn, QueuedInput
-from mainstay.core.outcome import Aborted
+from mainstay.core.outcome import Aborted, Exhausted
 from mainstay.core.ports import NO_TOKEN_COUNT, SessionInfo, SessionTail
 from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX, bound_charge, bound_totals
 
@@ -321,6 +321,8 @@ class Session:
             )
         if isinstance(event, TurnEnded) and isinstance(event.outcome, Aborted):
             self._mark_aborted()
+        if isinstance(event, TurnEnded) and isinstance(event.outcome, Exhausted) and event.outcome.budget:
+            self._drop_refused_prompt()
         self.open_turn = None
 
     def _mark_aborted(self) -> None:
@@ -333,6 +335,19 @@ class Session:
             if message.role == "assistant" and message.parts and isinstance(message.parts[-1], Finish):
                 message.parts = (*message.parts[:-1], structs.replace(message.parts[-1], reason=FinishReason.ABORTED))
                 return
+
+    def _drop_refused_prompt(self) -> None:
+        """Remove the turn from the context if its budget refused it before any call of the model: it would be paid for
+        with every later prompt. New instructions that came with it stay."""
+        turn = self.open_turn
+        if turn is None or not turn.wording.drops_refused_prompt:
+            return
+        mine = [message for message in self.messages if message.turn == turn.turn]
+        if any(message.role == "assistant" and message.parts[0].origin != RUNTIME for message in mine):
+            return
+        dropped = {message.id for message in mine if message.id != self.amended_seq}
+        self.messages = [message for message in self.messages if message.id not in dropped]
+        self.window_tokens = NO_TOKEN_COUNT
 
     def _relieved(self, seq: int, at: int, event: Relieved) -> None:
         turn = self.open_turn.turn if self.open_turn is not None else 0

@@ -8,7 +8,9 @@ from mainstay.core.channels import ChannelCapabilities, ChatChannel
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.memory_tiers import CONTEXT_ORIGIN
 from mainstay.core.messages import Text
-from mainstay.core.ports import Tool
+from mainstay.core.ports import Tool, TurnNote
+
+HINT_ORIGIN = f"{CONTEXT_ORIGIN}:channel"
 
 # session → its channel and address; None: on no channel
 SessionLocator = Callable[[str], tuple[ChatChannel, ChatAddress] | None]
@@ -51,7 +53,7 @@ class ChannelHintContributor:
     def turn_notes(self, session: str, prompt: str) -> tuple[Text, ...]:
         location = self._locate_session(session)
         return (
-            (Text(build_hints(location[0].capabilities), origin=f"{CONTEXT_ORIGIN}:channel"),)
+            (TurnNote(build_hints(location[0].capabilities), origin=HINT_ORIGIN, kind=HINT_ORIGIN),)
             if location is not None
             else ()
         )

@@ -6,11 +6,11 @@ from mainstay.core.channels import IncomingMessage
 from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.ports import SessionInfo
 from mainstay.gateway.channel_message_conversion import find_session_info
+from mainstay.gateway.slash_commands import SlashCommand
 from mainstay.gateway.workspace import Workspace
 
 SESSIONS_LOOKED_AT = 500  # the last updated ones: a running session is among them
 CONVERSATION_COMMANDS = ("stop", "steer", "status", "approve", "deny")
-AMBIGUOUS_TEXT = "More than one conversation is running here. Mention me in the thread that you mean, with the command."
 
 
 async def find_command_session(workspace: Workspace, session: str, message: IncomingMessage, person: str) -> str | None:
@@ -24,6 +24,11 @@ async def find_command_session(workspace: Workspace, session: str, message: Inco
         running = [key for key in running if await _is_started_by(workspace, key, person)]
         return running[0] if len(running) == 1 else None
     return running[0] if running else session
+
+
+def may_name_approval(command: SlashCommand) -> bool:
+    """True for `/approve ID` and `/deny ID …`: an id says by itself which conversation is meant."""
+    return command.name in ("approve", "deny") and command.arguments.strip().lower() not in ("", "always")
 
 
 async def _list_running(workspace: Workspace, address: ChatAddress) -> list[str]:

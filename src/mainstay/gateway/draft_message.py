@@ -53,6 +53,7 @@ class LiveAnswer:
         self.changed = asyncio.Event()
         self._texts: dict[int, str] = {}  # by step
         self._restored_steps: set[int] = set()  # their texts are whole
+        self._gap_steps: set[int] = set()  # events of them were missed, and their texts are not restored yet
 
     @property
     def text(self) -> str:
@@ -85,17 +86,19 @@ class LiveAnswer:
         the live events, which are ignored then."""
         if turn > self.turn:
             self._begin_turn(turn)
-        if turn == self.turn and step not in self._texts:
+        if turn == self.turn and (step not in self._texts or step in self._gap_steps):
+            self._gap_steps.discard(step)
             self._texts[step] = text
             self._restored_steps.add(step)
             self.changed.set()
 
     def _begin_turn(self, turn: int) -> None:
         self.turn, self.step, self.has_gap = turn, 0, False
-        self._texts, self._restored_steps = {}, set()
+        self._texts, self._restored_steps, self._gap_steps = {}, set(), set()
 
     def mark_gap(self) -> None:
         self._texts[self.step], self.has_gap = "", True
+        self._gap_steps.add(self.step)
 
 
 class DraftMessageEditor:

@@ -37,11 +37,18 @@ from mainstay.gateway.channel_message_conversion import (
     to_platform_message,
     to_room_message,
 )
-from mainstay.gateway.command_target import AMBIGUOUS_TEXT, CONVERSATION_COMMANDS, find_command_session
+from mainstay.gateway.command_target import CONVERSATION_COMMANDS, find_command_session, may_name_approval
 from mainstay.gateway.opened_threads import is_opened_thread
 from mainstay.gateway.room_routing import ChannelRooms
 from mainstay.gateway.session_answer_poster import approval_delivery_key, build_delivery_key
-from mainstay.gateway.slash_commands import CommandContext, SlashCommand, parse_command, run_command, to_sentence
+from mainstay.gateway.slash_commands import (
+    AMBIGUOUS_TEXT,
+    CommandContext,
+    SlashCommand,
+    parse_command,
+    run_command,
+    to_sentence,
+)
 from mainstay.gateway.unknown_users import UnknownUserResponder
 from mainstay.gateway.workspace import Workspace
 from mainstay.operations.input_submission import accept_prompt, is_input_accepted, store_unaddressed
@@ -172,9 +179,9 @@ class InboundHandler:
         """Run a command and return the reply; None: it is a prompt."""
         if command.name in CONVERSATION_COMMANDS:
             found = await find_command_session(connected.workspace, session, message, person.name)
-            if found is None:
+            if found is None and not may_name_approval(command):
                 return AMBIGUOUS_TEXT
-            session = found
+            session = found or ""
         find_hidden_reason = partial(self._find_hidden_reason, connected)
         return await run_command(
             command, CommandContext(connected.workspace, person, session, id, find_hidden_reason, message.direct)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from mainstay.core.channels import Delivery, IncomingMessage
 from mainstay.core.chat_addresses import PlatformMessage
+from mainstay.core.errors import InputRefused, SessionUnknown
 from mainstay.core.events import Received
 from mainstay.core.memory_tiers import RUNTIME, format_origin
 from mainstay.core.messages import Text
@@ -12,6 +15,8 @@ from mainstay.gateway.workspace import Workspace
 from mainstay.operations.caller import load_session_info
 from mainstay.operations.event_feed import read_records
 from mainstay.operations.input_submission import store_unaddressed
+
+log = logging.getLogger("mainstay.gateway")
 
 OPENING_ID_PREFIX = "opening:"  # of the input that records the message
 OPENING_NOTE = "[You posted this message in this room, from another conversation]\n"
@@ -25,13 +30,17 @@ async def record_opening(workspace: Workspace, delivery: Delivery) -> None:
     session = workspace.current.build_session_key("", "", message)
     if session == delivery.session or session != str(delivery.to):
         return  # sessions are not kept by thread
-    sender = await load_session_info(workspace, delivery.session)
-    parts = (
-        Text(OPENING_NOTE, origin=RUNTIME),
-        Text(delivery.text, origin=format_origin("session", untrusted=sender.untrusted)),
-    )
+    try:
+        sender = await load_session_info(workspace, delivery.session)
+        origin = format_origin("session", untrusted=sender.untrusted, private=sender.private)
+    except SessionUnknown:  # it was deleted, so nothing says any more what it had read
+        origin = format_origin("session", untrusted=True, private=True)
+    parts = (Text(OPENING_NOTE, origin=RUNTIME), Text(delivery.text, origin=origin))
     runtime, id = await workspace.runtime(), f"{OPENING_ID_PREFIX}{delivery.key}"
-    await store_unaddressed(runtime, session, parts, id=id, platform_message=message)
+    try:
+        await store_unaddressed(runtime, session, parts, id=id, platform_message=message)
+    except InputRefused as error:  # the message is posted all the same, and later deliveries must not wait for it
+        log.info("%s: the message that opened a thread was not recorded: %s", delivery.to.channel, error)
 
 
 async def is_opened_thread(workspace: Workspace, message: IncomingMessage, info: SessionInfo | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mainstay.core.chat_addresses import PERSONAL_CHANNELS, ChatAddress
+from mainstay.core.chat_addresses import PERSONAL_CHANNELS, WEB_CHANNEL, ChatAddress
 from mainstay.core.messages import Text
 from mainstay.core.people import Person
 from mainstay.core.ports import Tool
@@ -43,7 +43,8 @@ class PersonContributor:
         address = ChatAddress.parse(session)
         if address is None:
             return None
-        if address.channel in PERSONAL_CHANNELS:
-            return self._people.get_person(address.room)
+        if address.channel in PERSONAL_CHANNELS:  # web:PERSON:…, user:PERSON or user:CHANNEL:PERSON
+            is_of_room = address.channel != WEB_CHANNEL and bool(address.thread)
+            return self._people.get_person(address.thread if is_of_room else address.room)
         name = self._find_direct_person(address)
         return self._people.get_person(name) if name else None

@@ -35,7 +35,7 @@ from mainstay.core.asgi import ASGIApp
 from mainstay.core.budget_reports import BudgetReport
 from mainstay.core.builtin_tool_table import runs_commands
 from mainstay.core.channels import ChannelQueue, ChatChannel
-from mainstay.core.chat_addresses import WEB_CHANNEL
+from mainstay.core.chat_addresses import PERSONAL_CHANNELS
 from mainstay.core.errors import ConfigError, MainstayError, WorkspaceUnknown
 from mainstay.core.health import HealthCheck, collect_health_checks
 from mainstay.core.supervision import list_task_failures, log_task_exception, start_supervised_task
@@ -65,6 +65,7 @@ from mainstay.store.home_health import DiskSpaceCheck
 
 log = logging.getLogger("mainstay.gateway")
 
+_PERSONAL_PREFIXES = tuple(f"{channel}:" for channel in PERSONAL_CHANNELS)
 CONNECT_WAIT_S = 20.0  # how long the start waits for channels to connect
 
 
@@ -238,7 +239,7 @@ class GatewayService:
         """True for an admin of the workspace, but not in a session of an API key without the right to see them all."""
         person = self.people.get_person(name)
         is_admin = person is not None and person.roles.get(workspace) == "admin"
-        return is_admin and not session.startswith(f"{WEB_CHANNEL}:")
+        return is_admin and not session.startswith(_PERSONAL_PREFIXES)
 
     def _on_workspace_opened(self, workspace: Workspace) -> None:
         name = f"start of the triggers of workspace {workspace.name!r}"

@@ -23,6 +23,7 @@ from mainstay.operations.sessions import ActivateSession, ClearProfile, GetProfi
 from mainstay.operations.turns import Abort, Steer, TextInput
 
 R = TypeVar("R")
+AMBIGUOUS_TEXT = "More than one conversation is running here. Mention me in the thread that you mean, with the command."
 COMMAND_NAMES = ("stop", "steer", "status", "pause", "resume", "profile", "new", "approve", "deny", "help")
 REASON_CHARS_MAX = 500
 HELP_TEXT = """\
@@ -243,7 +244,7 @@ def _find_approval(pending: list[PendingApproval], id: str, session: str) -> Pen
         return matches[0]
     if matches:
         return "More than one approval request matches; give more of its id."
-    return "No approval request is pending."
+    return "No approval request is pending." if session else AMBIGUOUS_TEXT
 
 
 def to_sentence(error: MainstayError) -> str:

@@ -44,7 +44,7 @@ from mainstay.core.errors import ContextOverflow, ContextTooLong, InputRefused, 
 from mainstay.core.events import Event, Folded, MessageAdded, Relieved, SessionChanged, TurnStarted, Waiting
 from mainstay.core.messages import Text
 from mainstay.core.ports import NO_TOKEN_COUNT, Context, EventRecorder, ModelInfo, Tool
-from mainstay.core.runtime_notes import MARK_SENTENCE, new_mark
+from mainstay.core.runtime_notes import MARK_SENTENCE, new_mark, remove_imitations_from_text
 from mainstay.core.session import Session
 from mainstay.lane.compaction_runner import FoldRunner, FoldTask
 from mainstay.lane.journal_writer import JournalWriter
@@ -193,11 +193,12 @@ class LaneContextCompiler:
     def _update_sections(self) -> None:
         """Update the stable sections; an unchanged object is kept, so that it is not encoded or counted again."""
         services, session = self._services, self._writer.session
-        fixed = session.instructions or self.build_fixed_section(session)
+        mark = session.note_mark
+        fixed = remove_imitations_from_text(session.instructions or self.build_fixed_section(session), mark)
         contributors = services.contributors if session.spawned is None else ()
         contributed = (_call_contributor(contributor.profile_section, "", session.key) for contributor in contributors)
-        mark_sentence = MARK_SENTENCE.format(mark=session.note_mark) if session.note_mark else ""
-        profile = self._trim_profile(join_sections(mark_sentence, render_profile(session.profile), *contributed))
+        about = remove_imitations_from_text(join_sections(render_profile(session.profile), *contributed), mark)
+        profile = self._trim_profile(join_sections(MARK_SENTENCE.format(mark=mark) if mark else "", about))
         tools: tuple[Tool, ...] = ()
         if self._calibration.supports_tools:
             inline = self._fits_inline(self.tools.agent_tools)

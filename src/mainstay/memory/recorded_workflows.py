@@ -75,6 +75,7 @@ class Workflow(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str = ""
     timestamp: str = ""
     has_untrusted: bool = False  # untrusted content was in the turn
+    is_direct: bool = False  # requested in direct messages of a chat platform
 
 
 # --- from the journal ----------------------------------------------------------------------------
@@ -117,6 +118,8 @@ class _TurnRecordCollector:
         texts = [_user_text(event.parts) for event in received if event is not None]
         self._trigger = _truncate("\n".join(text for text in texts if text), TRIGGER_CHARS_MAX)
         self._has_all_inputs = None not in received
+        heard = [event.heard for event in received if event is not None and event.heard is not None]
+        self._is_direct = any(message.direct for message in heard)
 
     def add_event(self, event: Event) -> None:
         match event:
@@ -158,7 +161,7 @@ class _TurnRecordCollector:
             source=message_id(session, self._input_seq),
             origin=self._origin,
             data=msgspec.json.encode(
-                Workflow(self._trigger, steps, outcome, timestamp, is_untrusted(self._content_origin))
+                Workflow(self._trigger, steps, outcome, timestamp, is_untrusted(self._content_origin), self._is_direct)
             ).decode(),
         )
 
@@ -209,8 +212,9 @@ WorkflowKey = tuple[frozenset[str] | tuple[str, ...] | str, ...]
 
 
 class _IndexedWorkflow:
-    """An indexed workflow and its stems. `owner` is the prefix of the private sessions that it is recalled in; "" for
-    one of the workspace."""
+    """An indexed workflow and its stems. `owner` names the sessions that it is recalled in: those of a person, or of a
+    room with direct messages, if it ends with a colon, else one session with its sub-agents; "" for all sessions of the
+    workspace."""
 
     __slots__ = ("key", "memory", "owner", "stems")
 
@@ -221,16 +225,20 @@ class _IndexedWorkflow:
         self.owner = owner
 
     def is_for(self, session: str) -> bool:
-        return not self.owner or session.startswith(self.owner)
+        if not self.owner or self.owner.endswith(":"):
+            return session.startswith(self.owner)
+        return session == self.owner or session.startswith(f"{self.owner}/")
 
 
-def _private_prefix(source: str) -> str:
-    """Return the prefix that the private sessions of a person share, if the message `source` is in one of them."""
+def _find_owner(source: str, is_direct: bool) -> str:
+    """Return which sessions may see the words of the message `source`: all, if it was not a private conversation."""
     position = parse_message_id(source)
     address = ChatAddress.parse(position[0]) if position is not None else None
-    if position is None or address is None or address.channel not in PERSONAL_CHANNELS:
+    if position is None or address is None:
         return ""
-    return f"{ChatAddress(address.channel, address.room)}:" if address.channel == WEB_CHANNEL else position[0]
+    if address.channel == WEB_CHANNEL or (is_direct and address.channel not in PERSONAL_CHANNELS):
+        return f"{ChatAddress(address.channel, address.room)}:"
+    return position[0] if address.channel in PERSONAL_CHANNELS else ""
 
 
 class WorkflowIndex:
@@ -272,7 +280,7 @@ class WorkflowIndex:
         if workflow is None or len(words) < 2:
             return
         self.remove([memory.id])
-        owner = _private_prefix(memory.source)
+        owner = _find_owner(memory.source, workflow.is_direct)
         key: WorkflowKey = (words, owner, *((step.tool, *sorted(step.arguments)) for step in workflow.steps))
         duplicate = self._by_key.get(key)
         if duplicate is not None:

@@ -16,7 +16,7 @@ import msgspec
 
 from mainstay.core.errors import ContextTooLong, ProviderError, RateLimited
 from mainstay.core.ports import Clock, Context, Options
-from mainstay.core.rate_limits import RateLimitStatus
+from mainstay.core.rate_limits import WAIT_MAX_S, RateLimitStatus
 from mainstay.metering.adaptive_rate import RATE_MIN, AdaptiveRate
 from mainstay.metering.call_permit import NOTIFY_AFTER_S, POLL_S, CallPermit
 from mainstay.metering.call_queue import CallQueue
@@ -39,7 +39,6 @@ PAUSE_MAX_S = 60.0  # if the provider asks for more, one call a minute probes it
 QUIET_CALLS, QUIET_MAX_S = 3.0, 10.0  # calls that are not sent before one that has used up half of its retries
 SCATTERED_WAIT_S = 0.05  # of a call after its first refusal, if our load did not cause that
 UNCONFIRMED_PAUSE_S = 1.0  # instead of a longer pause that only one refusal asked for
-BLOCKED_MAX_S = 31 * 86400.0
 UNFORESEEN_MAX, UNFORESEEN_DECAY = 3, 0.05  # tolerated at a time; twenty answers make up for one
 ACCOUNTS_MAX = 1000
 OUTPUT_TOKENS_START = 256.0  # assumed length of an answer before any is known
@@ -348,7 +347,7 @@ class RateLimiter:
             return 0.0
         if requested_s > PAUSE_MAX_S and not self._is_in_streak(permit) and permit.refusals < 2:
             return UNCONFIRMED_PAUSE_S
-        return min(requested_s, BLOCKED_MAX_S)
+        return min(requested_s, WAIT_MAX_S)
 
     def _find_oversize_error(
         self, permit: CallPermit, status: RateLimitStatus, tries: int, now: float

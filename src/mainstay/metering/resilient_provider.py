@@ -112,7 +112,8 @@ class ResilientProvider:
                     if attempt.has_output or isinstance(error, RequestRefused):
                         raise
                     if permit is not None and _is_out_of_capacity(error):
-                        if self._record_refused(permit, error):
+                        failed = retry_wait.attempt if retry_wait is not None else 0
+                        if self._record_refused(permit, error, failed):
                             continue
                         error.retryable = False
                     if index < last and _should_fail_over(error):
@@ -122,7 +123,8 @@ class ResilientProvider:
                         retry_wait = _RetryWait(self._clock, self._ids, self._limits, options)
                     if isinstance(error, CircuitOpen) and await retry_wait.wait_for_probe(error, breaker):
                         continue
-                    if not await retry_wait.wait_before_retry(error, breaker.open_for_s()):
+                    refused = permit.refused_requests if permit is not None else 0
+                    if not await retry_wait.wait_before_retry(error, breaker.open_for_s(), refused):
                         earlier, before = earlier + f"; before that, {error}", earlier
                         if index < last:
                             break
@@ -137,14 +139,17 @@ class ResilientProvider:
                 finally:
                     await attempt.close()
 
-    def _record_refused(self, permit: CallPermit, error: ProviderError) -> bool:
-        """Record a 429 or 529; return True if the call goes back into the rate limiter's queue."""
+    def _record_refused(self, permit: CallPermit, error: ProviderError, failed: int) -> bool:
+        """Record a 429 or 529; return True if the call goes back into the rate limiter's queue. `failed`: retries after
+        other errors, which `retries_max` bounds together with these."""
         limits, refused = self._limits, permit.refused_requests + 1
         if 2 * refused > limits.retries_max:  # half of them are used up: from now on it goes before new turns
             permit.may_test = permit.starts_turn = False
         backoff_s = compute_delay_s(
             limits, attempt=refused, retry_after_s=None, waited_s=permit.backed_off_s, chance=self._ids.random()
         )
+        if failed + refused > limits.retries_max:
+            backoff_s = None
         may_wait = permit.record_refused(error, backoff_s or 0.0)
         if may_wait and backoff_s is not None:
             return True
@@ -295,8 +300,9 @@ class _RetryWait:
             await self._clock.sleep(seconds)
         return True
 
-    async def wait_before_retry(self, error: ProviderError, open_for_s: float) -> bool:
-        """Wait before the next retry and report it; False if no retry is left."""
+    async def wait_before_retry(self, error: ProviderError, open_for_s: float, refused: int) -> bool:
+        """Wait before the next retry and report it; False if no retry is left. `refused`: retries by the rate limiter,
+        which `retries_max` bounds together with these."""
         if not error.retryable and not (isinstance(error, CircuitOpen) and self.attempt):
             return False
         self.attempt += 1
@@ -308,6 +314,8 @@ class _RetryWait:
             waited_s=self._waited_s,
             chance=self._ids.random(),
         )
+        if self.attempt + refused > self._limits.retries_max:
+            return False
         if seconds is None:
             if self.attempt <= limits.retries_max and not isinstance(error, CircuitOpen):
                 name_pause(error)

@@ -1,4 +1,7 @@
-"""Exports a session as JSON Lines: `log.jsonl` (the conversation) and `context.jsonl` (the model's history)."""
+"""Exports a session as JSON Lines: `log.jsonl` (all that was said) and `context.jsonl` (what the model sees).
+
+Compaction shortens the context and never the log. The context has what the journal says of it: the instructions, the
+summary and the messages after it. Not in it are the profile section and the tools, which are no part of the history."""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from mainstay.core.chat_addresses import PlatformMessage
-from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Relieved, SessionChanged
+from mainstay.core.events import Delivered, Folded, MessageAdded, Received, Relieved
 from mainstay.core.journal import Record
 from mainstay.core.messages import AnyPart, Binary, Finish, Message, Text, parts_text
 from mainstay.core.provisional_answers import hidden_seqs
@@ -21,42 +24,60 @@ TextRedactor = Callable[[str], str]  # removes secrets from a text
 ExportFile = Literal["log", "context"]
 
 
-def write_session(records: Sequence[Record], folder: Path, redact: TextRedactor | None = None) -> list[Path]:
+def _whole_window(session: Session) -> Sequence[Message]:
+    return session.messages
+
+
+class ExportOptions(msgspec.Struct, frozen=True):
+    """How a session is exported."""
+
+    session: str = "export"  # its key, which shortened messages name
+    redact: TextRedactor | None = None  # applied to all texts
+    select_messages: Callable[[Session], Sequence[Message]] = _whole_window  # those that the model sees
+
+
+DEFAULT_OPTIONS = ExportOptions()
+
+
+def write_session(records: Sequence[Record], folder: Path, options: ExportOptions = DEFAULT_OPTIONS) -> list[Path]:
     """Write `log.jsonl` and `context.jsonl` into the folder, which is created if needed."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [write_log(records, folder / "log.jsonl", redact), write_context(records, folder / "context.jsonl", redact)]
+    return [
+        write_log(records, folder / "log.jsonl", options),
+        write_context(records, folder / "context.jsonl", options),
+    ]
 
 
-def write_log(records: Sequence[Record], path: Path, redact: TextRedactor | None = None) -> Path:
+def write_log(records: Sequence[Record], path: Path, options: ExportOptions = DEFAULT_OPTIONS) -> Path:
     """Write the lines of `log.jsonl`."""
-    return write_lines(path, export_lines(records, "log", redact))
+    return write_lines(path, export_lines(records, "log", options))
 
 
-def write_context(records: Sequence[Record], path: Path, redact: TextRedactor | None = None) -> Path:
+def write_context(records: Sequence[Record], path: Path, options: ExportOptions = DEFAULT_OPTIONS) -> Path:
     """Write the lines of `context.jsonl`."""
-    return write_lines(path, export_lines(records, "context", redact))
+    return write_lines(path, export_lines(records, "context", options))
 
 
-def export_lines(records: Sequence[Record], file: ExportFile, redact: TextRedactor | None = None) -> Iterator[bytes]:
-    """Yield the lines of `log.jsonl` or `context.jsonl`, as JSON; `redact` is applied to all texts."""
-    for line in _log_lines(records) if file == "log" else _context_lines(records):
+def export_lines(
+    records: Sequence[Record], file: ExportFile, options: ExportOptions = DEFAULT_OPTIONS
+) -> Iterator[bytes]:
+    """Yield the lines of `log.jsonl` or `context.jsonl`, as JSON."""
+    redact = options.redact
+    for line in _log_lines(records) if file == "log" else _context_lines(records, options):
         yield msgspec.json.encode(_redact_value(msgspec.to_builtins(line), redact) if redact is not None else line)
 
 
 def full_history(records: Sequence[Record]) -> list[Message]:
     """Return every message of a session from its beginning; folds are ignored."""
-    return [message for _, messages in _replay_messages(records) for message in messages]
-
-
-def _replay_messages(records: Sequence[Record]) -> Iterator[tuple[Record, list[Message]]]:
-    """Yield each record with the messages that it added to the history."""
     session = Session("export")
+    messages: list[Message] = []
     for record in records:
         if isinstance(record.event, Folded | Relieved):  # these change what the model is shown, not the history
             continue
         before = len(session.messages)
         session.apply(record.seq, record.at, record.event)
-        yield record, session.messages[before:]
+        messages += session.messages[before:]
+    return messages
 
 
 def _log_lines(records: Sequence[Record]) -> Iterator[dict[str, object]]:
@@ -108,27 +129,18 @@ def _attachments(parts: Iterable[AnyPart]) -> list[dict[str, str]]:
     return [{"original": part.path, "local": part.path} for part in parts if isinstance(part, Binary)]
 
 
-def _context_lines(records: Sequence[Record]) -> Iterator[dict[str, object]]:
-    """Yield one line per message of the history, including tool calls and results, in the model's order. The
-    instructions precede the first message for which they were in force."""
-    # recorded after the turn's start
-    changes = {record.event.turn: record for record in records if _has_instructions(record)}
-    for record, messages in list(_replay_messages(records)):  # how a turn ended changes its last message
-        if _has_instructions(record) and not record.event.turn:  # renewed by a fold, between turns
-            yield _instructions_line(record)
-        for message in messages:
-            if message.turn and (change := changes.pop(message.turn, None)) is not None:
-                yield _instructions_line(change)
-            yield _context_line(message)
-
-
-def _has_instructions(record: Record) -> bool:
-    return isinstance(record.event, SessionChanged) and bool(record.event.instructions)
-
-
-def _instructions_line(record: Record) -> dict[str, object]:
-    assert isinstance(record.event, SessionChanged)
-    return _context_line(Message(record.seq, "system", (Text(record.event.instructions or ""),), at=record.at))
+def _context_lines(records: Sequence[Record], options: ExportOptions) -> Iterator[dict[str, object]]:
+    """Yield one line per message of the context, in the model's order: the instructions in force, the summary if there
+    is one, and the messages after it with their tool calls and results, shortened where the model sees them so."""
+    session = Session(options.session)
+    begun = 0  # time of the instructions
+    for record in records:
+        session.apply(record.seq, record.at, record.event)
+        begun = record.at if session.fixed_seq == record.seq else begun
+    if session.instructions:
+        yield _context_line(Message(session.fixed_seq, "system", (Text(session.instructions),), at=begun))
+    for message in options.select_messages(session):
+        yield _context_line(message)
 
 
 def _context_line(message: Message) -> dict[str, object]:

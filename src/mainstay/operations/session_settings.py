@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -24,6 +23,7 @@ METADATA_FIELDS_MAX = 32
 METADATA_NAME_CHARS_MAX = 64
 METADATA_VALUE_CHARS_MAX = 2000
 
+DOLLARS_MIN = 0.000001
 Dollars = Annotated[float, Meta(gt=0, le=DOLLARS_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=SEQUENCE_MAX)]
 
@@ -93,13 +93,23 @@ async def clear_metadata(caller: Caller, request: ClearMetadata) -> None:
 
 
 async def set_session_budget(caller: Caller, request: SetSessionBudget) -> SessionInfo:
-    for name, limit in (("money", request.money), ("tokens", request.tokens), ("tool_calls", request.tool_calls)):
-        if limit is not None and not (math.isfinite(limit) and 0 < limit <= SEQUENCE_MAX):
-            raise InputRefused(f"the budget's {name} must be more than 0")
+    _check_money(request.money)
+    for name, limit in (("tokens", request.tokens), ("tool_calls", request.tool_calls)):
+        if limit is not None and not (type(limit) is int and 0 < limit <= SEQUENCE_MAX):
+            raise InputRefused(f"the budget's {name} must be a whole number above 0")
     budget = SessionBudget(money=request.money, tokens=request.tokens, tool_calls=request.tool_calls)
     key = await caller.resolve_session_key(request.session)
     await (await caller.runtime()).lanes.get(key).record_changes(SessionChanged(budget=budget))
     return await get_session(caller, GetSession(session=request.session))
+
+
+def _check_money(money: float | None) -> None:
+    """Raise InputRefused for a limit that is no amount, or below the smallest one that is counted."""
+    if money is None:
+        return
+    is_number = type(money) is float or type(money) is int
+    if not (is_number and DOLLARS_MIN <= money <= DOLLARS_MAX):
+        raise InputRefused(f"the budget's money must be dollars, from {DOLLARS_MIN:f} to {DOLLARS_MAX:,.0f}")
 
 
 _PATH_FIELDS = {"id": "session"}

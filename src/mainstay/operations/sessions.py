@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from mainstay.context.compiler import ContextView
+from mainstay.context.compiler import ContextView, newest_messages
 from mainstay.core.errors import InputRefused, MainstayError, SessionUnknown, StoreFailed
 from mainstay.core.events import ApprovalAsked, Forked, SessionChanged
 from mainstay.core.input_envelope import check_session_name
@@ -37,6 +37,9 @@ from mainstay.operations.operation import (
 from mainstay.operations.operation_entry import OperationEntry, Route, RunFunction
 from mainstay.operations.runtime_protocols import Runtime, SkillInfo
 from mainstay.operations.secret_visibility import SecretVisibility
+
+if TYPE_CHECKING:
+    from mainstay.observe.session_export import ExportOptions
 
 log = logging.getLogger("mainstay")
 
@@ -219,14 +222,14 @@ class SetWorkingFolder(Operation[str], frozen=True, kw_only=True):
 
 
 class ExportSession(Operation[list[Path]], frozen=True, kw_only=True):
-    """Write a session as `log.jsonl` (what people said) and `context.jsonl` (what the model saw)."""
+    """Write a session as `log.jsonl` (all that was said) and `context.jsonl` (what the model sees)."""
 
     session: SessionName
     folder: str
 
 
 class ReadSessionExport(Operation[ExportPage], frozen=True, kw_only=True):
-    """Read a session as `log.jsonl` (what people said) or `context.jsonl` (what the model saw), a page at a time."""
+    """Read a session as `log.jsonl` (all that was said) or `context.jsonl` (what the model sees), a page at a time."""
 
     session: SessionName
     file: Literal["log", "context"] = "log"
@@ -485,17 +488,18 @@ async def export_session(caller: Caller, request: ExportSession) -> list[Path]:
     records = await _read_exported_journal(caller, request.session)
     from mainstay.observe.session_export import write_session  # rarely used
 
-    return write_session(records, Path(request.folder), await _export_redactor(caller))
+    return write_session(records, Path(request.folder), await _build_export_options(caller, request.session))
 
 
 async def read_session_export(caller: Caller, request: ReadSessionExport) -> ExportPage:
-    records, redact = await _read_exported_journal(caller, request.session), await _export_redactor(caller)
+    records = await _read_exported_journal(caller, request.session)
+    options = await _build_export_options(caller, request.session)
     from mainstay.observe.session_export import export_lines  # rarely used
 
     def read_lines() -> ExportPage:
         lines: list[str] = []
         size = 0
-        rest = islice(export_lines(records, request.file, redact), request.after, None)
+        rest = islice(export_lines(records, request.file, options), request.after, None)
         for line in rest:
             lines.append(line.decode())
             size += len(line)
@@ -511,10 +515,18 @@ async def _read_exported_journal(caller: Caller, session: str) -> list[Record]:
     return await read_journal((await caller.runtime()).services.store, key)
 
 
-async def _export_redactor(caller: Caller) -> Callable[[str], str] | None:
-    """Return the guards' redaction of output; None for an agent without guards."""
-    guards = (await caller.runtime()).services.trust.guards
-    return guards.redact_text if guards is not None else None
+async def _build_export_options(caller: Caller, session: str) -> ExportOptions:
+    """Return the options of an export: redacted as the guards redact output, and the messages that the model sees."""
+    from mainstay.observe.session_export import ExportOptions  # rarely used
+
+    key, _ = await caller.find_session(session)
+    services = (await caller.runtime()).services
+    guards, window = services.trust.guards, services.context_rules.active_window
+    return ExportOptions(
+        key,
+        guards.redact_text if guards is not None else None,
+        partial(newest_messages, count=window),
+    )
 
 
 _PATH_FIELDS = {"id": "session"}

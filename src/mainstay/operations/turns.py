@@ -343,7 +343,6 @@ async def import_messages(
     from mainstay.operations.history_converter import build_import_events  # rarely used
     from mainstay.operations.session_settings import merge_metadata
 
-    merge_metadata({}, metadata)  # refused before anything is stored
     events = build_import_events(messages, lambda part: redact_part(runtime, part))
     if not events and not metadata:
         return
@@ -353,7 +352,9 @@ async def import_messages(
         raise SessionArchived(f"session {key!r} is archived; activate it, or import into another")
     if session.is_unfinished:
         raise InputRefused(f"session {key!r} is in the middle of a turn; import before or after it")
-    if session.status == "deleted":
+    is_deleted = session.status == "deleted"
+    merge_metadata({} if is_deleted else session.metadata, metadata)  # refused before anything is stored
+    if is_deleted:
         await lane.record_changes(SessionChanged(status="active"))
     for start in range(0, len(events), IMPORT_BATCH):
         await lane.record_changes(*events[start : start + IMPORT_BATCH])

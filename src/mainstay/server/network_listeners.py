@@ -205,6 +205,7 @@ def _build_grpc_settings(service: GatewayService, connections_max: int) -> GrpcS
         rate_per_min=settings.rate_per_min,
         streams_max=settings.streams_max,
         drain_s=settings.drain_s,
+        find_unready=service.find_unready,
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from mainstay.core.errors import ModelSilent, ProviderBroken, ProviderError
 from mainstay.core.events import StepCheckpointed, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStarted, Waiting
 from mainstay.core.messages import AnyPart, Finish, FinishReason, Text, Thinking, ToolCall, Usage
+from mainstay.core.model_info import find_description_problem
 from mainstay.core.ports import (
     Context,
     EventEmitter,
@@ -85,7 +86,7 @@ class MessageDraft:
         self._provisional: ProvisionalState = provisional
         self._segments: list[_DraftSegment] = []
         self._call_segments: dict[int, _DraftSegment] = {}
-        self._unsaved: list[tuple[str, str]] = []  # text and thinking since the last checkpoint
+        self._unsaved: list[tuple[str, str, str]] = []  # text, thinking and calls since the last checkpoint
 
     @property
     def is_empty(self) -> bool:
@@ -97,11 +98,11 @@ class MessageDraft:
         return "" if self._call_segments else self._provisional
 
     def add_text(self, text: str) -> None:
-        self._unsaved.append((text, ""))
+        self._unsaved.append((text, "", ""))
         self._segment_of_kind("text").pieces.append(text)
 
     def add_thinking(self, text: str, signature: str) -> None:
-        self._unsaved.append(("", text))
+        self._unsaved.append(("", text, ""))
         segment = self._segment_of_kind("thinking")
         segment.pieces.append(text)
         segment.signature = signature
@@ -113,6 +114,7 @@ class MessageDraft:
         if segment is None:
             segment = self._call_segments[piece.index] = _DraftSegment("call", piece.name)
             self._segments.append(segment)
+        self._unsaved.append(("", "", f"{piece.name}({piece.input}" if began else piece.input))
         segment.name = segment.name or piece.name
         segment.pieces.append(piece.input)
         return began
@@ -154,11 +156,10 @@ class MessageDraft:
         """Return the output since the last checkpoint, or None if there is none."""
         if not self._unsaved:
             return None
-        texts, thoughts = zip(*self._unsaved, strict=True)
+        text, thinking, calls = (_repair_surrogates("".join(pieces)) for pieces in zip(*self._unsaved, strict=True))
         self._unsaved = []
-        text, thinking = _repair_surrogates("".join(texts)), _repair_surrogates("".join(thoughts))
         held = bool(text) and self.provisional == "held"
-        return StepCheckpointed(text, thinking, held, turn=self.turn, step=self.step)
+        return StepCheckpointed(text, thinking, held, calls, turn=self.turn, step=self.step)
 
 
 def _repair_surrogates(text: str) -> str:
@@ -281,7 +282,9 @@ async def _consume_stream(
                     case ToolCallPiece(index=int(), name=str(), input=str()):
                         await environment.control.expect_calls()
                         output.add_call_piece(piece)
-                    case StreamFinished(reason=FinishReason(), usage=Usage(), model=ModelInfo() | None):
+                    case StreamFinished(reason=FinishReason(), usage=Usage(), model=model) if (
+                        model is None or not find_description_problem(model)
+                    ):
                         if on_piece is not None:
                             on_piece(piece)
                         output.finish()

@@ -7,3 +7,6 @@ class HealthCheckRequest(Message): ...
 
 class HealthCheckResponse(Message):
     SERVING: int
+    NOT_SERVING: int
+    status: int
+    def __init__(self, status: int = 0) -> None: ...

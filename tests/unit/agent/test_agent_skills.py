@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mainstay import Agent, Config
-from mainstay.config.schema import PolicySettings, ToolSettings
+from mainstay.config.schema import PolicySettings, SandboxSettings, ToolSettings, TrustMode
 from mainstay.config.schema_skills_patterns_triggers import SkillSettings
 from mainstay.core.events import ToolFinished
 from mainstay.core.memory_tiers import is_untrusted
@@ -195,6 +196,49 @@ async def test_the_example_skill_for_kubernetes_and_terraform_runs_without_a_que
         assert [result.name for result in await results(one)] == ["bash", "bash"]
         reply = await one.run("s", "deploy to kubernetes")
         assert isinstance(reply.outcome, Paused), "make is none of the skill's tools"
+
+
+async def test_sigil_067_programs_that_may_run_anything_run_by_the_rules_of_the_configuration(tmp_path: Path) -> None:
+    """On the host, where every command is asked about that no rule allows; each in a session that has read nothing."""
+    (tmp_path / "x.sh").write_text("echo ran\n")
+    commands = [
+        *("kubectl version --client", "terraform version", "docker --version", "ansible --version"),
+        *("systemctl --version", "python3 -m timeit -n 1 1", "bash x.sh"),
+    ]
+    programs = ("kubectl *", "terraform *", "docker *", "ansible *", "systemctl *", "python3 -m *", "bash x.sh")
+    for allow, outcome in (((), Paused), (tuple(f"bash({program})" for program in programs), Answered)):
+        config = Config(
+            tools=ToolSettings(builtin=("bash",), roots=(str(tmp_path),)),
+            policy=PolicySettings(allow=allow),
+            sandbox=SandboxSettings(kind="host"),
+        )
+
+        def run_the_request(context: Any, options: Any) -> Any:
+            last = context.messages[-1]
+            return "done" if last.role == "tool" else Call("bash", {"command": last.text})
+
+        provider = ScriptedProvider(run_the_request)
+        async with Agent(provider, home=tmp_path / outcome.__name__, config=config) as one:
+            replies = await asyncio.gather(*(one.run(f"s{n}", command) for n, command in enumerate(commands)))
+            assert [type(reply.outcome) for reply in replies] == [outcome] * len(commands)
+
+
+@pytest.mark.parametrize("trust", ["labelled", "open"])
+async def test_what_a_named_program_prints_on_the_host_is_from_outside(tmp_path: Path, trust: TrustMode) -> None:
+    """As the page of policy says: from then on the rule is not enough, unless the owner switches that check off."""
+    script = [*(Call("bash", {"command": f"kubectl get {name}"}) for name in ("pods", "nodes")), "done"]
+    config = Config(
+        tools=ToolSettings(builtin=("bash",), roots=(str(tmp_path),)),
+        policy=PolicySettings(allow=("bash(kubectl get *)",)),
+        sandbox=SandboxSettings(kind="host"),
+        trust=trust,
+    )
+    async with agent(script, tmp_path / "home", config=config) as one:
+        reply = await one.run("s", "look at the cluster")
+        assert len(await results(one)) == (2 if trust == "open" else 1)
+        assert isinstance(reply.outcome, Answered if trust == "open" else Paused)
+        asked_why = [pending.asked.why for pending in await one.approvals.list()]
+        assert all(why.startswith("Content from outside is in this conversation") for why in asked_why)
 
 
 def installed(home: Path, name: str, **given: Any) -> None:

@@ -13,11 +13,11 @@ from mainstay.config.schema import ToolSettings
 from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings
 from mainstay.core.errors import InputRefused
 from mainstay.core.limits import SessionBudget
-from mainstay.core.messages import Usage
+from mainstay.core.messages import FinishReason, Usage
 from mainstay.core.outcome import Answered, Exhausted
-from mainstay.core.ports import ModelInfo
+from mainstay.core.ports import ModelInfo, StreamFinished, ToolCallPiece
 from mainstay.core.tools import tool
-from mainstay.testing import Call, MemoryStore, Say, ScriptedProvider
+from mainstay.testing import Call, MemoryStore, Pieces, Say, ScriptedProvider
 
 INFO = ModelInfo(name="m", price_prompt=1.0, price_completion=1.0)
 DEAR = Say("hello", usage=Usage(50_000, 50_000))  # 0.1 dollars
@@ -124,12 +124,47 @@ async def test_sub_agents_spend_the_budget_of_the_session_that_started_them(tmp_
         assert (await agent.run("t", "go")).text == "done"
 
 
-@pytest.mark.parametrize("limits", [{"money": 0}, {"money": float("nan")}, {"tokens": -1}, {"tool_calls": 0}], ids=str)
-async def test_a_budget_of_nothing_is_refused(limits: dict[str, Any]) -> None:
-    async with Agent(ScriptedProvider([]), home=":memory:") as agent:
-        with pytest.raises(InputRefused, match="more than 0"):
-            await agent.sessions.set_budget("s", **limits)
-        assert await agent.sessions.list() == []
+async def test_a_prompt_that_a_budget_refused_costs_nothing_later(tmp_path: Path) -> None:
+    """Not even its tokens in the requests after it, also after a restart: it is in the log, and not in the context."""
+    more = {"instructions": "Be terse."}
+    async with dear(home=tmp_path, **more) as agent:
+        await agent.sessions.set_budget("s", money=0.05)
+        assert isinstance((await agent.run("s", "one")).outcome, Answered)
+        for text in ("refused " * 500, "again refused"):
+            reply = await agent.run("s", text)
+            assert isinstance(reply.outcome, Exhausted)
+            assert reply.cost == 0
+        assert (await agent.sessions.get("s")).cost == pytest.approx(0.1)
+        await agent.sessions.set_budget("s")
+    for home in (tmp_path, tmp_path):
+        provider = ScriptedProvider(["fine"], info=INFO)
+        async with Agent(provider, home=home, **more) as agent:
+            await agent.run("s", "three")
+            assert (await agent.sessions.replay("s")).is_identical
+        assert provider.asked[0].messages[:3] == [("user", "one"), ("assistant", "hello"), ("user", "three")]
+        assert "refused" not in str(provider.asked[0].messages)
+    log, _ = await _export(tmp_path)
+    assert "again refused" in log.read_text()
+
+
+async def _export(home: Path) -> list[Path]:
+    async with Agent(ScriptedProvider([]), home=home) as agent:
+        return await agent.sessions.export("s", home / "out")
+
+
+async def test_a_turn_that_spent_something_before_its_budget_ended_stays_in_the_context() -> None:
+    @tool(effect="pure", untrusted=False, sink=False)
+    def look() -> str:
+        return "seen"
+
+    calling = StreamFinished(FinishReason.TOOL_CALLS, Usage(50_000, 50_000))
+    provider = ScriptedProvider([Pieces([ToolCallPiece(0, "look", "{}"), calling]), "fine"], info=INFO)
+    async with Agent(provider, home=":memory:", tools=[look]) as agent:
+        await agent.sessions.set_budget("s", tokens=50_000)
+        assert isinstance((await agent.run("s", "look around")).outcome, Exhausted)
+        await agent.sessions.set_budget("s")
+        await agent.run("s", "well?")
+        assert [role for role, _ in provider.asked[-1].messages] == ["user", "assistant", "tool", "assistant", "user"]
 
 
 # --- last compaction -----------------------------------------------------------------------------
@@ -172,3 +207,41 @@ async def test_sigil_033_a_paused_session_stores_prompts_and_answers_them_once_i
         assert (await agent.sessions.get("s")).status == "paused"
         await agent.sessions.activate("s")
         assert (await waiting).text == "answered"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"tokens": 1000000.0},
+        {"tokens": True},
+        {"tool_calls": 1.5},
+        {"tokens": 0},
+        {"tokens": -1},
+        {"tool_calls": 0},
+        {"money": 0},
+        {"money": 1e-10},
+        {"money": float("nan")},
+        {"money": True},
+        {"money": "5"},
+        {"money": 1e18},
+    ],
+    ids=str,
+)
+async def test_a_budget_of_a_wrong_type_or_size_is_refused_and_the_sessions_stay_readable(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    async with Agent(ScriptedProvider(["hello"]), home=tmp_path) as agent:
+        await agent.run("s", "hi")
+        with pytest.raises(InputRefused, match="the budget's"):
+            await agent.sessions.set_budget("s", **limits)
+        assert [info.key for info in await agent.sessions.list()] == ["s"]
+        assert (await agent.sessions.get("s")).budget == SessionBudget()
+
+
+async def test_an_import_whose_metadata_does_not_fit_stores_no_message(tmp_path: Path) -> None:
+    async with Agent(ScriptedProvider([]), home=tmp_path) as agent:
+        await agent.sessions.set_metadata("s", {f"f{number}": "x" for number in range(28)})
+        messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+        with pytest.raises(InputRefused, match="at most 32"):
+            await agent.import_history("s", messages, metadata={f"g{number}": "x" for number in range(10)})
+        assert (await agent.sessions.get("s")).messages == 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import chat_world, http_world
 
 from mainstay import Agent, Config
 from mainstay.config.schema import PolicySettings, ToolSettings
 from mainstay.core.tools import tool
 from mainstay.testing import Call, ScriptedProvider
+from mainstay.testing.loopback_channel import LoopbackRig
 
 ALL = ("read", "write", "bash", "ls", "spawn")
 
@@ -47,6 +50,40 @@ async def test_miclaw_073_a_sub_agent_reads_what_its_parent_wrote(tmp_path: Path
         await agent.run(session, "go")
     seen = [text for asked in provider.asked for role, text in asked.messages if role == "tool"]
     assert any("seven boats" in text for text in seen), seen
+
+
+def writing_then_spawning() -> Callable[[Any, Any], Any]:
+    """A model that writes a note in its folder and sends a sub-agent to read it."""
+    child = iter([Call("read", {"path": "note.txt"}), "reported"])
+    write = Call("write", {"path": "note.txt", "content": "seven boats"})
+    parent = iter([write, Call("spawn", {"prompt": "look"}), "There are seven."])
+    return lambda context, options: next(child if "You are a sub-agent" in context.system else parent)
+
+
+def read_by_sub_agents(provider: ScriptedProvider) -> list[str]:
+    asked = [one for one in provider.asked if "You are a sub-agent" in one.system]
+    return [text for one in asked for role, text in one.messages if role == "tool"]
+
+
+async def test_miclaw_073_a_sub_agent_works_in_its_parents_folder_over_http(tmp_path: Path) -> None:
+    config = Config(tools=ToolSettings(builtin=ALL))
+    async with http_world.world(writing_then_spawning(), homes={http_world.MAIN: tmp_path}, config=config) as server:
+        reply = await server.say("harbour", "count the boats", await server.key("ann"))
+        assert reply.json["text"] == "There are seven."
+        model = server.agents[http_world.MAIN]._model
+    assert isinstance(model, ScriptedProvider)
+    assert any("seven boats" in text for text in read_by_sub_agents(model))
+
+
+async def test_miclaw_073_a_sub_agent_works_in_its_parents_folder_in_a_channel(tmp_path: Path) -> None:
+    rig = LoopbackRig()
+    world = chat_world.World(tmp_path, rig, script=writing_then_spawning())
+    world.config = {"tools": ToolSettings(builtin=ALL)}
+    async with chat_world.running(world):
+        thread = await rig.send_message("C1", "count the boats", mention=True)
+        await world.told(world.session(rig, "C1", thread))
+        assert [one.text for one in await rig.posted_messages("C1")] == ["There are seven."]
+        assert any("seven boats" in text for text in read_by_sub_agents(world.models["main"]))
 
 
 async def test_a_session_whose_name_begins_like_another_has_its_own_folder(tmp_path: Path) -> None:

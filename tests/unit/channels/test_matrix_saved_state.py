@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,8 +77,12 @@ def test_a_refusal_means_what_the_outbox_has_to_know(status: int, code: str, kin
     assert type(to_channel_error(status, code, "words", None)) is kind
 
 
-@pytest.mark.parametrize(("asked_ms", "wait_s"), [(1500, 1.5), (None, 5.0), (10**12, 3600.0), (-5, 0.05)])
-def test_how_long_to_wait_is_bounded(asked_ms: int | None, wait_s: float) -> None:
+@pytest.mark.parametrize(
+    ("asked_ms", "wait_s"),
+    [(1500, 1.5), (None, 5.0), (10**12, 3600.0), (-5, 0.05), (10**400, 5.0), (float("nan"), 5.0), ("7", 5.0)],
+    ids=["usual", "none", "long", "negative", "huge", "NaN", "text"],
+)
+def test_how_long_to_wait_is_bounded(asked_ms: Any, wait_s: float) -> None:
     error = to_channel_error(429, "M_LIMIT_EXCEEDED", "", asked_ms)
     assert isinstance(error, DeliveryDeferred)
     assert error.retry_after_s == wait_s

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import splintr
 from support.counted_model import CountedModel
 from support.kernel_world import StoreBase, World, make_store, turns
 from support.session_records import Talk
@@ -33,17 +34,18 @@ from mainstay.context.tokenizers import TokenCalibration, tokenizer_for
 from mainstay.core.errors import StoreError, StoreFailed
 from mainstay.core.events import Folded, MessageAdded, ToolFinished
 from mainstay.core.memory_tiers import Fact
-from mainstay.core.messages import Text
+from mainstay.core.messages import Text, Usage
 from mainstay.core.outcome import Answered
 from mainstay.core.ports import Context, ModelInfo, Options, SessionInfo, Store, SummaryRequest, SummaryResult
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool
 from mainstay.lane.context_compiler import LaneContextCompiler
 from mainstay.observe.session_export import full_history
-from mainstay.testing import Call, MemoryStore, ScriptedProvider, Stall
+from mainstay.testing import Call, MemoryStore, Say, ScriptedProvider, Stall
 
 KINDS = ["invoice", "calendar", "weather", "ticket", "photo", "contact", "order", "route", "song", "recipe"]
 LONG = "word " * 250
+O200K = splintr.Tokenizer.from_pretrained("o200k_base")
 SUMMARISER = "You write the memory of a conversation"
 STANDS_FOR = "[This summary stands for the earlier part of this conversation."
 MODEL = ModelInfo(name="gpt-4.1-mini", window=4096)
@@ -511,6 +513,37 @@ async def test_sigil_053_the_size_of_a_batch_can_be_configured() -> None:
 
 
 # --- counting ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "margin"), [("claude-sonnet-4-5", 1.25), ("of-unknown-family", 1.1)])
+@pytest.mark.parametrize("share", [0.95, 1.6], ids=["fewer than assumed", "more than assumed"])
+async def test_loom_093_096_an_unpublished_vocabulary_is_counted_too_high_and_corrected_by_reported_usage(
+    name: str, margin: float, share: float
+) -> None:
+    """`share`: tokens of this model for each one of the vocabulary that it is counted with. Requests are counted for
+    the rate limiter, and when they are near the end of the window."""
+    reported: list[int] = []
+
+    def answer(context: Context, options: Options) -> Say:
+        shown = [context.system, context.profile, *(message.text for message in context.messages)]
+        reported.append(round(sum(len(O200K.encode_ordinary(text)) + 4 for text in shown) * share))
+        assert options.count_context_tokens is not None
+        options.count_context_tokens()
+        return Say("ok", usage=Usage(reported[-1], 1))
+
+    words = "The harbour is quiet; two ferries lie at the quay, and a third is expected at nine. " * 400
+    provider = ScriptedProvider(answer, info=ModelInfo(name=name))
+    async with Agent(provider, instructions="Be terse.", home=":memory:") as agent:
+        await agent.run("s", "hello")
+        plain = (await agent.sessions.context("s")).tokens
+        await agent.run("s", words)
+        await agent.run("s", "and now?")
+        ours = (await agent.sessions.context("s")).tokens
+        assert plain < ours
+        if share < margin:
+            assert reported[-1] < ours == pytest.approx(reported[-1] / share * margin, rel=0.02), "rather too high"
+        else:
+            assert ours == pytest.approx(reported[-1], rel=0.05), "raised to what was reported"
 
 
 async def test_loom_096_the_count_of_a_whole_request_is_within_five_percent_of_the_servers_and_never_below_it() -> None:

@@ -104,6 +104,19 @@ async def test_loom_127_a_pattern_is_shown_again_when_it_changed_and_when_it_lef
         assert sum("New rules" in note for note in notes_seen(provider)) == 1
 
 
+async def test_loom_127_a_pattern_that_changed_and_changed_back_is_shown_again(tmp_path: Path) -> None:
+    """Before: the first version was in the window, so the model followed the second one."""
+    (folder := tmp_path / "library").mkdir()
+    for version in ("old", "new", "old", "old"):
+        text = f"name: refund_guide\ndescription: The {version} rules for a refund.\nintents: [refund]\n"
+        (folder / "refund.yaml").write_text(text)
+        provider = ScriptedProvider(lambda context, options: "Yes.")
+        async with Agent(provider, home=tmp_path / "home", config=config(folder)) as agent:
+            await agent.run("s", "A refund, please")
+    versions = [note.partition("The ")[2].partition(" rules")[0] for note in notes_seen(provider)]
+    assert versions == ["old", "new", "old"]
+
+
 async def test_loom_127_what_was_shown_is_known_after_a_restart(tmp_path: Path) -> None:
     folder = tmp_path / "library"
     folder.mkdir()
@@ -204,6 +217,17 @@ async def test_loom_127_the_hint_about_the_channel_is_in_the_context_once() -> N
         assert notes_seen(world.provider) == [build_hints(channel.capabilities)]
 
 
+@virtual
+async def test_loom_127_a_hint_is_shown_again_when_the_session_is_back_on_its_first_channel() -> None:
+    channel: Any = SimpleNamespace(capabilities=ChannelCapabilities())
+    first, second = channel.capabilities, ChannelCapabilities(markup="plain", length_max=100)
+    hints = ChannelHintContributor(lambda session: (channel, ChatAddress("chat", "C1")))
+    async with World(lambda context, options: "Yes.", more={"contributors": (hints,)}) as world:
+        for channel.capabilities in (first, second, first, first):
+            await world.ask("hello")
+        assert notes_seen(world.provider) == [build_hints(one) for one in (first, second, first)]
+
+
 async def test_sigil_060_loom_127_the_active_window_counts_messages_of_the_conversation_and_no_notes(
     tmp_path: Path,
 ) -> None:
@@ -257,6 +281,17 @@ def test_a_plain_note_is_selected_once_and_a_users_copy_of_it_does_not_count() -
     assert len(list(select_notes([forged], [hint], 0))) == 1
     foreign = Message(1, "tool", (ToolResult("c", "call_tool", hint.text, mark="m"),))
     assert len(list(select_notes([foreign], [hint], 0))) == 1
+
+
+def test_a_skill_whose_header_was_repeated_is_still_shown_and_one_with_other_instructions_is_not() -> None:
+    origin, kind = "context:skill:a", "context:skill:"
+    wanted = TurnNote("body 1", origin=origin, kind=kind, if_shown="header 1", if_full="call it")
+    seen = [note(1, "body 1", origin), note(2, "header 1", origin), note(3, "call it", origin), note(4, "hint")]
+    assert [text.text for text in select_notes(seen, [wanted], 0)] == ["header 1"]
+    changed = [*seen, note(5, "body 2", f"untrusted:{origin}")]
+    assert [text.text for text in select_notes(changed, [wanted], 0)] == ["body 1"]
+    loaded = Message(6, "tool", (ToolResult("c", "skill", "body 1"),))
+    assert [text.text for text in select_notes([*changed, loaded], [wanted], 0)] == ["header 1"]
 
 
 def test_the_bound_counts_notes_of_the_kind_and_of_all_kinds() -> None:

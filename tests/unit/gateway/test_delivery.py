@@ -197,6 +197,30 @@ def test_a_platform_that_cannot_be_asked_is_asked_again_before_anything_is_poste
     run(work, replace(ALL_CAPABILITIES, idempotency="look"))
 
 
+@pytest.mark.parametrize(
+    "wait_s", [float("nan"), float("inf"), -5.0, 10**400, "30", None], ids=lambda wait: str(wait)[:9]
+)
+def test_a_pause_of_any_type_and_size_delays_a_message_and_ends_no_task(
+    wait_s: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(office: DeliveryRig) -> None:
+        plain, fails = office.rig.channel.post, [2]
+
+        async def post(*arguments: Any, **more: Any) -> SentMessage:
+            if fails[0]:
+                fails[0] -= 1
+                raise DeliveryDeferred("slow down", retry_after_s=wait_s)
+            return await plain(*arguments, **more)
+
+        office.rig.channel.post = post  # type: ignore[method-assign]
+        done = await (await office.send("k", "just once"))
+        assert (done.state, fails, office.texts()) == ("sent", [0], ["just once"])
+        assert office.clock.monotonic() < DAY_S
+
+    run(work)
+    assert not caplog.records, "the room's task failed and was restarted"
+
+
 def test_a_full_disk_neither_loses_nor_repeats_anything() -> None:
     async def work(office: DeliveryRig) -> None:
         plain, fails = office.mail.update_delivery, [0]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from support.chat_world import World, running
 
 from mainstay import tool
+from mainstay.config.schema import PolicySettings
 from mainstay.core.channels import ChannelCapabilities
 from mainstay.core.errors import InputRefused, Overloaded, RequestRefused
 from mainstay.core.events import TextDelta, ToolFinished
@@ -657,3 +658,55 @@ def test_live_text_that_arrives_after_it_was_restored_from_the_journal_is_not_sh
     for step, text in ((2, "And "), (2, "again."), (3, "It is")):
         answer.observe(TextDelta(text, turn=1, step=step))
     assert answer.text == "First.\n\nAnd again.\n\nIt is"
+
+
+def test_a_step_whose_live_text_was_missed_is_restored_from_the_journal() -> None:
+    answer = LiveAnswer()
+    answer.observe(TextDelta("Half of", turn=1, step=1))
+    answer.mark_gap()
+    answer.observe(TextDelta(" it.", turn=1, step=1))
+    answer.restore_text(1, 1, "Half of it and the rest.")
+    answer.restore_text(1, 1, "Half of it and the rest.")
+    answer.observe(TextDelta("Then", turn=1, step=2))
+    assert answer.text == "Half of it and the rest.\n\nThen"
+
+
+async def test_a_message_that_opened_a_thread_blocks_no_delivery_after_its_conversation_was_deleted(
+    tmp_path: Path,
+) -> None:
+    rig = LoopbackRig(replace(ALL_CAPABILITIES, history=False))
+    world = World(tmp_path, rig, script=lambda context, options: "ok")
+    async with running(world):
+        thread = await rig.send_message("C1", "hello", mention=True)
+        session = world.session(rig, "C1", thread)
+        await world.told(session)
+        rig.platform.refusals_left["C2"] = 1
+        await world.board.send("main", OutgoingMessage(to="chat:C2", text="news", session=session, key="call-1"))
+        await wait_until(lambda: rig.platform.request_counts["C2"], "it was tried")
+        await (await world.agent()).sessions.delete(session)
+        await world.shown(rig, "C2", "news")
+        await rig.send_message("C2", "a question", mention=True)
+        await world.shown(rig, "C2", "ok")
+
+
+async def test_an_approval_is_answered_by_its_id_though_several_conversations_run(tmp_path: Path) -> None:
+    @tool(effect="unsafe", untrusted=False, sink=False)
+    async def launch() -> str:
+        """Launch."""
+        return "launched"
+
+    rig, stalls = LoopbackRig(), [Stall(), Stall()]
+    script = iter([Call("launch"), *stalls, "Then not."])
+    world = World(tmp_path, rig, script=lambda context, options: next(script))
+    world.tools, world.config = [launch], {"policy": PolicySettings(ask=("launch",))}
+    async with running(world):
+        await rig.send_message("C2", "launch it", mention=True)
+        await world.shown(rig, "C2", "/approve")
+        for stall in stalls:
+            await rig.send_message("C1", "something else", mention=True)
+            await stall.reached.wait()
+        (pending,) = await (await world.agent()).approvals.list()
+        await rig.send_message("C1", "/deny not today", mention=True)
+        await world.shown(rig, "C1", "More than one conversation is running here")
+        await rig.send_message("C1", f"/deny {pending.asked.id} not today", mention=True)
+        await world.shown(rig, "C2", "Then not.")

@@ -15,7 +15,7 @@ from mainstay.core.chat_addresses import ChatAddress
 from mainstay.core.messages import FinishReason
 from mainstay.core.ports import StreamFinished, TextPiece, ToolCallPiece
 from mainstay.gateway import draft_stream
-from mainstay.gateway.command_target import AMBIGUOUS_TEXT
+from mainstay.gateway.slash_commands import AMBIGUOUS_TEXT
 from mainstay.providers.scripted import Pieces, Stall
 from mainstay.testing.channel_rig import PostedMessage, wait_until
 

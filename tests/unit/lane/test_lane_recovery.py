@@ -25,7 +25,7 @@ from mainstay.core.events import (
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason
 from mainstay.core.outcome import Answered, Failed
-from mainstay.core.ports import Store, StreamFinished, TextPiece, ToolContext
+from mainstay.core.ports import Store, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece, ToolContext
 from mainstay.core.session import Session
 from mainstay.core.tools import FunctionTool, tool
 from mainstay.testing import Call, Pieces, Stall
@@ -104,6 +104,32 @@ async def test_a_prompt_without_a_started_turn_runs(store: Store) -> None:
     async with world.after(["hi"]) as later:
         await finish(later)
         assert [message.text for message in await later.history()] == ["hello", "hi"]
+
+
+async def test_miclaw_021_thinking_and_a_half_written_call_are_in_the_journal_after_a_crash(store: Store) -> None:
+    ran: list[str] = []
+
+    @tool(untrusted=False, sink=False)
+    async def act(place: str) -> str:
+        ran.append(place)
+        return "done"
+
+    stall = Stall()
+    pieces = [ThinkingPiece("hm, "), ToolCallPiece(0, "act", '{"pla'), ToolCallPiece(0, "", 'ce": "Ro'), stall]
+    async with World([Pieces(pieces)], [act], store=store, limits=Limits(checkpoint_period_s=0.01)) as world:
+        watcher = world.watch()
+        await world.send("go")
+        await watcher.see(StepCheckpointed)
+        await stall.reached.wait()
+        await world.crash()
+    async with world.after(["A whole answer."]) as later:
+        await finish(later)
+        kept = [event for event in await later.journal() if isinstance(event, StepCheckpointed)]
+        assert "".join(event.thinking for event in kept) == "hm, "
+        assert "".join(event.calls for event in kept) == 'act({"place": "Ro'
+        assert ran == []
+        assert [message.text for message in await later.history()] == ["go", "A whole answer."]
+        await later.check_replay()
 
 
 async def test_a_step_that_was_streaming_is_asked_again_and_its_partial_is_kept_but_never_an_answer(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mainstay.core.chat_addresses import ChatAddress, PlatformMessage
 from mainstay.core.events import Event, Forked, MessageAdded, Received, Steered, ToolFinished, TurnEnded, TurnStarted
 from mainstay.core.journal import Record
 from mainstay.core.memory_tiers import Memory
@@ -542,6 +543,27 @@ def test_a_workflow_of_a_private_session_is_recalled_only_for_the_person_it_is_f
         assert private.match(KNOWN[0], session) is None, session
     by_user = WorkflowIndex([learned(1, "user:ann")])
     assert by_user.match(KNOWN[0], "user:ann") is not None
-    assert by_user.match(KNOWN[0], "user:bob") is None
+    for session in ("user:bob", "user:anna", "user:ann:x"):
+        assert by_user.match(KNOWN[0], session) is None, session
+    assert by_user.match(KNOWN[0], "user:ann/call_1") is not None, "a sub-agent of it"
     both = WorkflowIndex([learned(1, "slack:C1:1"), learned(2, "web:ann:tea")])
     assert both.match(KNOWN[0], "web:bob:tea") is not None, "a copy of the same does not hide the workspace's"
+
+
+def test_a_workflow_of_direct_messages_is_recalled_only_there() -> None:
+    def learn(direct: bool) -> Memory:
+        message = PlatformMessage(ChatAddress("slack", "D1"), direct=direct)
+        records = [
+            msgspec.structs.replace(record, event=msgspec.structs.replace(record.event, heard=message))
+            if isinstance(record.event, Received)
+            else record
+            for record in Journal().turn(KNOWN[0], TWO).records
+        ]
+        (memory,) = extract_workflows("slack:D1:", records)
+        return memory
+
+    direct = WorkflowIndex([learn(direct=True)])
+    assert direct.match(KNOWN[0], "slack:D1:5") is not None
+    for session in ("slack:D2:", "slack:C1:1", "web:bob:tea", "s"):
+        assert direct.match(KNOWN[0], session) is None, session
+    assert WorkflowIndex([learn(direct=False)]).match(KNOWN[0], "slack:C2:1") is not None

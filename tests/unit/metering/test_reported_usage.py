@@ -19,11 +19,11 @@ from support.streams.server import Loopback, closing
 
 from mainstay import Agent, Config
 from mainstay.config.schema_judges_budgets_telemetry import BudgetEntry, BudgetSettings, PeriodBudgets
-from mainstay.core.errors import StreamBroken
+from mainstay.core.errors import ConfigError, StreamBroken
 from mainstay.core.events import MessageAdded, Reserved
 from mainstay.core.ledger_entries import LEDGER_AMOUNT_MAX
 from mainstay.core.messages import TOKENS_MAX, FinishReason, Usage
-from mainstay.core.model_info import CORRECTION_CHARS_MAX, ModelInfo
+from mainstay.core.model_info import CORRECTION_CHARS_MAX, LongPromptPrices, ModelInfo
 from mainstay.core.outcome import Answered, Failed
 from mainstay.core.ports import Context, Options, Piece, StreamFinished, TextPiece, ThinkingPiece, ToolCallPiece
 from mainstay.core.usage_bounds import DOLLARS_MAX, RECORD_TOKENS_MAX
@@ -207,6 +207,8 @@ WRONG_PIECES: list[tuple[Any, ...]] = [
     (TextPiece("a"), StreamFinished("stop", Usage(5, 5))),  # type: ignore[arg-type]
     (TextPiece("a"), StreamFinished(FinishReason.END, WRONG)),
     (TextPiece("a"), StreamFinished(FinishReason.END, Usage(5, 5), WRONG)),
+    (TextPiece("a"), StreamFinished(FinishReason.END, Usage(5, 5), ModelInfo(name=WRONG))),
+    (TextPiece("a"), StreamFinished(FinishReason.END, Usage(5, 5), ModelInfo(name="m", price_prompt=math.nan))),
     (TextPiece("a"),),
     (),
 ]
@@ -225,6 +227,32 @@ async def test_f56_what_is_no_piece_of_an_answer_fails_the_turn_and_the_session_
     async with Agent(provider, home=tmp_path, config=BUDGETS) as agent:
         assert (await agent.run("s", "go on")).text == "sound"
         assert (await agent.sessions.replay("s")).is_identical
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": WRONG},
+        {"name": "\ud800"},
+        {"window": "9"},
+        {"window": math.nan},
+        {"output": -1},
+        {"price_prompt": math.nan},
+        {"price_completion": math.inf},
+        {"price_cached": -1.0},
+        {"long": LongPromptPrices(10, WRONG, "7")},  # type: ignore[arg-type]
+    ],
+    ids=ascii,
+)
+async def test_f56_a_model_that_a_provider_in_code_describes_with_wrong_values_is_refused_when_the_agent_opens(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    info = ModelInfo(**{"name": "m", **wrong})
+    with pytest.raises(ConfigError, match=r"ScriptedProvider\.model\(\) cannot be used: "):
+        async with Agent(ScriptedProvider(["hi"], info=info), home=tmp_path) as agent:
+            await agent.run("s", "hello")
+    async with Agent(ScriptedProvider(["hi"]), home=tmp_path) as agent:
+        assert (await agent.run("s", "hello")).text == "hi"
 
 
 def test_a_part_that_is_larger_than_its_whole_is_counted_beside_it() -> None:

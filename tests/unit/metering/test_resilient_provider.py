@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import pytest
 
 from mainstay import Agent
-from mainstay.core.errors import CircuitOpen, StreamBroken, Unreachable
+from mainstay.core.errors import CircuitOpen, Overloaded, ProviderError, RateLimited, StreamBroken, Unreachable
 from mainstay.core.events import MessageAdded
 from mainstay.core.limits import Limits
 from mainstay.core.messages import FinishReason, Usage
@@ -92,6 +93,27 @@ def test_a_model_with_a_smaller_output_limit_is_asked_for_no_more() -> None:
             assert [piece async for piece in both.stream(EMPTY, Options(output_tokens_max=wanted))]
             assert first.asked[-1].output_tokens_max == wanted
             assert second.asked[-1].output_tokens_max == given
+
+    virtual_run(main())
+
+
+@pytest.mark.parametrize("governed", [True, False], ids=["governed", "alone"])
+@pytest.mark.parametrize("kind", [RateLimited, Overloaded])
+@pytest.mark.parametrize(
+    "wait_s", [float("nan"), float("inf"), -5.0, 10**400, "30", [1]], ids=lambda wait: str(wait)[:9]
+)
+def test_f56_a_pause_of_any_type_and_size_that_a_providers_code_names_is_no_bug_of_the_next_calls(
+    governed: bool, kind: Callable[..., ProviderError], wait_s: Any
+) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        odd = FakeProvider(lambda number: kind("slow down", retry_after_s=wait_s) if number == 1 else 0.0)
+        limiters = [RateLimiter("odd", clock)] if governed else ()
+        provider = ResilientProvider([odd], clock=clock, ids=CountingIds(), limits=Limits(), limiters=limiters)
+        for _ in range(2):
+            assert [piece async for piece in provider.stream(EMPTY, Options())]
+        assert len(odd.asked) == 3
+        assert clock.monotonic() < 60
 
     virtual_run(main())
 

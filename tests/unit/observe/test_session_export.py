@@ -66,16 +66,31 @@ def test_guppy_048_the_log_has_what_was_said_and_no_calls_or_results(tmp_path: P
 
 
 def test_guppy_048_the_context_has_messages_calls_and_results_in_the_models_order(tmp_path: Path) -> None:
-    lines = read(write_context(TOLD, tmp_path / "context.jsonl"))
+    lines = read(write_context(TOLD[:-1], tmp_path / "context.jsonl"))
     assert [line["role"] for line in lines] == ["user", "assistant", "tool", "user", "assistant", "user"]
     assert lines[1]["parts"][0] == {"type": "tool_call", "id": "c", "name": "look", "input": "{}"}
     assert lines[2]["parts"] == [{"type": "tool_result", "call_id": "c", "name": "look", "content": "seen"}]
     assert not any("half a" in json.dumps(line) for line in lines), "what was interrupted is no part of it"
 
 
-def test_a_fold_takes_nothing_out_of_an_export() -> None:
+def test_a_fold_takes_nothing_out_of_the_history_and_the_log(tmp_path: Path) -> None:
+    unfolded = [record for record in TOLD if not isinstance(record.event, Folded)]
+    assert [one.parts for one in full_history(TOLD)] == [one.parts for one in full_history(unfolded)]
     assert len(full_history(TOLD)) == 6
-    assert len(full_history([record for record in TOLD if not isinstance(record.event, Folded)])) == 6
+    assert read(write_log(TOLD, tmp_path / "a")) == read(write_log(unfolded, tmp_path / "b"))
+
+
+def test_miclaw_053_an_answer_is_finished_at_the_time_of_its_record(tmp_path: Path) -> None:
+    lines = read(write_context(TOLD[:-1], tmp_path / "context.jsonl"))
+    finished = [(part["reason"], part["time"]) for line in lines for part in line["parts"] if part["type"] == "finish"]
+    assert finished == [("tool_calls", "2026-01-01T00:00:03.123+00:00"), ("end", "2026-01-01T00:00:09.123+00:00")]
+
+
+def test_after_a_fold_the_context_is_the_summary_and_what_follows(tmp_path: Path) -> None:
+    summary, rest = read(write_context(TOLD, tmp_path / "context.jsonl"))
+    assert summary["role"] == "user"
+    assert summary["parts"][0]["text"].endswith("about a cat")
+    assert rest["parts"][0]["text"] == "from elsewhere"
 
 
 def test_the_same_session_gives_the_same_bytes_and_a_failed_export_leaves_the_old_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import statistics
 import time
 from math import log
@@ -190,6 +191,12 @@ def test_loom_128_the_ranking_benchmark_asks_every_use_case_after_it_was_removed
     [chosen] = [row for row in stored["curve"] if row[0] == DEFAULTS.threshold == stored["threshold"]]
     assert chosen[2] >= 0.85, "paraphrases"
     assert chosen[3] <= 0.05, "questions that fit no pattern"
+    page = (Path(pattern_ranking.__file__).parents[1] / "docs" / "how-to" / "patterns.md").read_text()
+    rows = [re.findall(r"\d\.\d+", line) for line in page.splitlines() if re.match(r"\| \**0\.\d\d\b", line)]
+    shown = [[float(figure) for figure in row] for row in rows]
+    assert chosen in shown, "the page shows the chosen point"
+    assert len(shown) >= 5, "and the curve"
+    assert [row for row in shown if row not in stored["curve"]] == []
 
 
 def test_accents_case_and_endings_make_no_difference() -> None:

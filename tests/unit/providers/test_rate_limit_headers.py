@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainstay.core.rate_limits import RateLimitQuota
-from mainstay.providers.wire.rate_limit_headers import RESET_MAX_S, parse_rate_limits
+from mainstay.core.rate_limits import WAIT_MAX_S, RateLimitQuota
+from mainstay.providers.wire.rate_limit_headers import parse_rate_limits
 
 NOW_S = 1_790_000_000.0  # 2026-09-21T14:13:20Z
 
@@ -158,4 +158,4 @@ def test_any_header_value_is_bounded_or_ignored(headers: dict[str, str]) -> None
     for left in found.quotas:
         assert 0 <= left.remaining <= 1e12
         assert 0 <= left.limit <= 1e12
-        assert 0 <= left.resets_in_s <= RESET_MAX_S
+        assert 0 <= left.resets_in_s <= WAIT_MAX_S

@@ -30,7 +30,7 @@ from support.grpc_world import (
 from mainstay.core.errors import ConfigError
 from mainstay.core.limits import Limits
 from mainstay.gateway.operation_gateway import OperationGateway
-from mainstay.server.grpc import open_calls
+from mainstay.server.grpc import health_reflection, open_calls
 from mainstay.server.grpc.agent_schema import build_file_descriptor
 from mainstay.server.grpc.authentication import GrpcSettings, is_local_address
 from mainstay.server.grpc.server import serve_grpc
@@ -218,6 +218,27 @@ async def test_health_and_reflection_are_served_as_the_usual_tools_ask_for_them(
             "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection",
         }  # fmt: skip
         assert descriptor_pb2.FileDescriptorProto.FromString(file) == build_file_descriptor()
+
+
+async def test_health_over_grpc_is_not_serving_while_the_server_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health_reflection, "REFRESH_S", 0.01)
+    response = health_pb2.HealthCheckResponse
+    reasons = {"workspace main": "its writer failed"}
+
+    async def find_unready() -> dict[str, str]:
+        return reasons
+
+    settings = GrpcSettings(workspace="main", find_unready=find_unready, drain_s=1.0)
+    async with served({"main": []}, settings=settings) as world, world.client() as client:
+        health = health_pb2_grpc.HealthStub(client.channel)
+        for name in ("", "mainstay.v1.Agent", "mainstay.v1.Operations"):
+            watching = aiter(health.Watch(health_pb2.HealthCheckRequest(service=name)))
+            async with asyncio.timeout(120):
+                assert (await anext(watching)).status == response.NOT_SERVING
+                for status in (response.SERVING, response.NOT_SERVING):
+                    reasons = {} if status == response.SERVING else {"disk": "it is full"}
+                    assert (await anext(watching)).status == status
+                    assert (await health.Check(health_pb2.HealthCheckRequest(service=name))).status == status
 
 
 async def test_unauthenticated_callers_may_check_health_and_hold_no_call_open() -> None:

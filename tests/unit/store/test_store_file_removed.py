@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import apsw
@@ -71,6 +72,50 @@ async def test_a_removed_log_is_noticed_and_what_it_held_is_saved(tmp_path: Path
     await again.open()
     assert len(await again.read_records("a")) == before
     await again.close()
+
+
+@pytest.mark.parametrize("left_bytes", [0, 5000])
+async def test_a_log_that_is_cut_is_noticed_and_nothing_is_written_over_the_database(
+    tmp_path: Path, left_bytes: int
+) -> None:
+    path = tmp_path / "workspace.db"
+    store = SqliteStore(str(path), limits=Limits())
+    await store.open()
+    writing = SessionWriter(store, "a")
+    await writing.write_turn("before")
+    await store.close()
+    before = path.read_bytes()
+    store = SqliteStore(str(path), limits=Limits())
+    await store.open()
+    writing = SessionWriter(store, "b")
+    await writing.write_turn("in the log")
+    os.truncate(f"{path}-wal", left_bytes)
+    assert "was cut while it was in use" in await store.find_problem()
+    with pytest.raises(StoreCorrupt, match="-wal was cut while it was in use, and what it held is lost"):
+        await writing.write_turn("after")
+    assert path.read_bytes() == before
+    left = tmp_path / "left.db"
+    left.write_bytes(path.read_bytes())
+    await store.close()
+    again = SqliteStore(str(left), limits=Limits())
+    await again.open()
+    assert len(await again.read_records("a")) > 0
+    await again.close()
+
+
+async def test_a_log_that_another_program_moved_into_the_database_is_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "workspace.db"
+    store = SqliteStore(str(path), limits=Limits())
+    await store.open()
+    writing = SessionWriter(store, "a")
+    await writing.write_turn("before")
+    other = apsw.Connection(str(path))
+    assert other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall() == [(0, 0, 0)]
+    other.close()
+    assert Path(f"{path}-wal").stat().st_size == 0
+    await writing.write_turn("after")
+    assert await store.find_problem() == ""
+    await store.close()
 
 
 async def test_a_removed_log_of_the_homes_database_is_noticed(tmp_path: Path) -> None:

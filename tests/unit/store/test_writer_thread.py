@@ -120,6 +120,24 @@ async def test_f57_a_bug_in_an_append_fails_the_batch_and_the_thread_goes_on(
     assert list_task_failures() == {}
 
 
+async def test_f57_a_bug_outside_of_an_append_fails_the_batch_and_the_thread_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(tmp_path)
+
+    def fail(thread: WriterThread, appends: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WriterThread, "_commit_appends", fail)
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match=r"internal error \(ZeroDivisionError\)"):
+                await asyncio.wait_for(asyncio.ensure_future(store.append(info("a"), 0, [EVENT])), 60)
+    assert "it failed" in list_task_failures()[f"writer of {store.path}"]
+    await store.append(info("a"), 0, [EVENT])
+    await store.close()
+
+
 async def test_f57_a_bug_in_a_write_or_background_job_is_raised_to_its_caller(tmp_path: Path) -> None:
     store = await open_store(tmp_path)
     database = store._workspace_database()

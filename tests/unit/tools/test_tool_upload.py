@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.tool_world import Workspace, call, calling
 
 from mainstay.core.memory_tiers import CONVERSATION_ORIGIN
 from mainstay.core.ports import Tool
-from mainstay.core.tool_ports import OutgoingMessage
+from mainstay.core.tool_ports import OutgoingMessage, SandboxPaths
 from mainstay.io.path_resolver import PathRefused
 from mainstay.testing.in_memory_tool_ports import InMemoryOutbox
-from mainstay.tools.base import ToolRefused
+from mainstay.tools.base import SessionFileAccess, ToolRefused
 from mainstay.tools.upload import UPLOAD_BYTES_MAX, create_upload_tool
 
 
@@ -58,6 +59,20 @@ async def test_a_file_of_a_tainted_conversation_is_labelled(upload: Tool, outbox
     context.tainted = True
     await call(upload, context, path="report.txt")
     assert outbox.sent[0].origin == CONVERSATION_ORIGIN
+
+
+async def test_guppy_082_a_file_in_a_container_is_named_by_its_path_there(
+    outbox: InMemoryOutbox, space: Workspace
+) -> None:
+    here, there = str(space.work), "/workspace/work"
+    paths = SandboxPaths(lambda path: path.replace(there, here), lambda path: path.replace(here, there))
+    folders = msgspec.structs.replace(space.grounds("s"), paths=paths)
+    tool = create_upload_tool(SessionFileAccess(lambda session: folders, space.labels), outbox)
+    assert await call(tool, path=f"{there}/report.txt") == f"Sent {there}/report.txt (5 bytes)."
+    assert outbox.sent[0].files == (f"{here}/report.txt",), "the gateway reads it here"
+    with pytest.raises((ToolRefused, PathRefused)) as refused:
+        await call(tool, path=f"{there}/none.txt")
+    assert here not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.policy_world import (
     BASH,
     BOXED,
+    DOCKED,
     FETCH,
     HOST,
     MESSAGE,
@@ -26,7 +27,7 @@ from support.policy_world import (
 )
 
 from mainstay.core.errors import ConfigError
-from mainstay.trust.policy import Policy, PolicyContext
+from mainstay.trust.policy import Policy, PolicyContext, SandboxGuarantees
 from mainstay.trust.rule_patterns import compile_glob, path_matches, split_url, url_matches
 from mainstay.trust.rules import PolicyRules, RuleLayer, ToolRule, suggest_rule
 from mainstay.trust.tool_invocation import ToolInvocation
@@ -274,6 +275,41 @@ async def test_any_program_is_allowed_by_a_rule_that_names_it(rule: str, command
     assert (await judged(BASH, {"command": command}, both)).decision == "allow", "another rule forbids another program"
 
 
+@pytest.mark.parametrize("confinement", [BOXED, ONLINE, DOCKED, HOST])
+@pytest.mark.parametrize(("rule", "command"), NAMED_PROGRAMS)
+async def test_naming_a_program_never_makes_it_more_asked_about(
+    rule: str, command: str, confinement: SandboxGuarantees
+) -> None:
+    for deny in ((), ("bash(shred *)",)):
+        for circumstances in (None, tainted("show me the pods")):
+            unnamed, named = [
+                await judged(
+                    BASH, {"command": command}, PolicyRules(allow=allow, deny=deny), circumstances, confinement
+                )
+                for allow in ((), (rule,))
+            ]
+            assert (unnamed.decision, named.decision) in [("allow", "allow"), ("ask", "allow"), ("ask", "ask")]
+
+
+@pytest.mark.parametrize(
+    ("rules", "command"),
+    [
+        (("bash(ls *)",), "timeout 5 ls -l"),
+        (("bash(ls *)",), "env A=1 nice ls"),
+        (("bash(sudo *)", "bash(ls *)"), "sudo ls"),
+        (("bash(ssh *)", "bash(ls *)"), "ssh host ls"),
+        (("bash(uv run *)", "bash(pytest *)"), "uv run pytest -q"),
+    ],
+)
+async def test_a_program_that_starts_another_is_allowed_with_the_one_that_it_starts(
+    rules: tuple[str, ...], command: str
+) -> None:
+    assert await allowed(BASH, {"command": command}, *rules)
+    assert not await allowed(
+        BASH, {"command": command}, rules[0] if len(rules) > 1 else f"bash({command.split()[0]} *)"
+    )
+
+
 @pytest.mark.parametrize(
     ("rule", "command"),
     [
@@ -285,6 +321,9 @@ async def test_any_program_is_allowed_by_a_rule_that_names_it(rule: str, command
         ("bash(kubectl get *)", "kubectl get pods > ~/.bashrc"),
         ("bash(kubectl get *)", "KUBECONFIG=x kubectl get pods"),
         ("bash(kubectl get *)", "./kubectl get pods"),
+        ("bash(* --version)", "tclsh --version"),
+        ("bash(crontab *)", "crontab -"),
+        ("bash(tmux *)", "tmux new -d rm"),
         ("bash(kubectl get *)", "kubectl $X pods"),
         ("bash(* get *)", "kubectl get pods"),
         ("bash(k* get *)", "kubectl get pods"),

@@ -28,6 +28,7 @@ SYNC_EXTRA_TIMEOUT_S = 30.0  # how much longer than the sync timeout a busy serv
 CONNECT_TIMEOUT_S = 15.0
 RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 RETRY_AFTER_MAX_S = 3_600.0
+WAIT_MS_MAX = 1e15  # a larger number is none
 CHUNK_BYTES = 64 * 1024
 CLIENT_V3_PATH = "/_matrix/client/v3"
 CLIENT_V1_PATH = "/_matrix/client/v1"
@@ -267,7 +268,9 @@ def to_channel_error(status: int, code: str, reason: str, retry_after_ms: float 
     if code in LOGGED_OUT_CODES or status == 401:
         return MatrixLoggedOut(sentence)
     if code == "M_LIMIT_EXCEEDED" or status == 429:
-        wait_s = retry_after_ms / 1000 if isinstance(retry_after_ms, int | float) else 5.0
+        wait_s = 5.0
+        if isinstance(retry_after_ms, int | float) and abs(retry_after_ms) <= WAIT_MS_MAX:  # not NaN either
+            wait_s = retry_after_ms / 1000
         return DeliveryDeferred(sentence, retry_after_s=min(max(wait_s, 0.05), RETRY_AFTER_MAX_S))
     if code in REJECTED_CODES or (400 <= status < 500 and status != 408):
         return DeliveryRejected(sentence)

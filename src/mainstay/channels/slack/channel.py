@@ -238,9 +238,11 @@ class SlackChannel:
         """Change a message that may be an open stream, which is stopped first."""
         client, streams = self._connected_client(), self._streams
         assert streams is not None
-        if streams.is_open(to, id):
-            await streams.stop(to, id)
         arguments = {"channel": to.room, "ts": id, **arguments}
+        if streams.is_open(to, id):
+            metadata = await streams.stop(to, id)
+            if method == "chat.update":
+                arguments["metadata"] = metadata
         try:
             await client.call(method, arguments, writes=True)
         except SlackRequestRefused as error:

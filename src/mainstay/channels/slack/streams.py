@@ -89,15 +89,18 @@ class SlackStreams:
         self._open.pop((to.room, id), None)
         return True
 
-    async def stop(self, to: ChatAddress, id: str) -> None:
-        """Stop the stream as it is, if it is open."""
+    async def stop(self, to: ChatAddress, id: str) -> dict[str, object]:
+        """Stop the stream as it is, if it is open. Returns the message's metadata, which Slack has not stored if it had
+        ended the stream by itself."""
         stream = self._open.pop((to.room, id), None)
-        arguments = {"channel": to.room, "ts": id, "metadata": _metadata(stream.key_hash if stream else "")}
+        metadata = _metadata(stream.key_hash if stream else "")
+        arguments = {"channel": to.room, "ts": id, "metadata": metadata}
         try:
             await self._client.call("chat.stopStream", arguments, writes=True)
         except SlackRequestRefused as error:
             if error.code != ENDED_CODE:
                 raise
+        return metadata
 
     def is_open(self, to: ChatAddress, id: str) -> bool:
         return (to.room, id) in self._open
@@ -118,7 +121,7 @@ class SlackStreams:
             )
         except SlackRequestRefused as error:
             if error.code == ENDED_CODE:
-                del self._open[to.room, id]
+                self._open.pop((to.room, id), None)
             return False
         except DeliveryDeferred:
             stream.text = sent

@@ -269,12 +269,13 @@ async def _show_or_change_budget(chat: ChatSession, argument: str) -> SlashComma
     if argument == "reset":
         info = await sessions.set_budget(chat.session)
     elif argument:
-        limits = msgspec.to_builtins(info.budget) | _parse_fields(argument)
+        fields = _parse_fields(argument)
+        limits = msgspec.to_builtins(info.budget) | fields
         try:
             budget = msgspec.convert(limits, SessionBudget, strict=False)
         except msgspec.ValidationError:
             budget = None
-        if budget is None or not limits.keys() <= set(SessionBudget.__struct_fields__):
+        if not fields or budget is None or not limits.keys() <= set(SessionBudget.__struct_fields__):
             return SlashCommandResult(["usage: /budget money=0.50 tokens=100000 tool_calls=20, or /budget reset"])
         info = await sessions.set_budget(chat.session, **msgspec.structs.asdict(budget))
     own = describe_session_budget(info.budget)

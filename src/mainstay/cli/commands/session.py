@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mainstay.cli.commands.home_locator import (
 from mainstay.cli.commands.output import format_clock, format_time, print_json, print_table, style_text
 from mainstay.cli.commands.session_settings import describe_session_budget
 from mainstay.cli.commands.transcript_formatter import format_conversation, format_event_row
-from mainstay.context.compiler import ContextView
+from mainstay.context.compiler import ContextView, newest_messages
 from mainstay.core.errors import InputRefused
 from mainstay.core.events import Judged
 from mainstay.core.journal import Record, ReplayResult
@@ -34,7 +35,7 @@ from mainstay.core.outcome_text import format_count, format_dollars
 from mainstay.core.ports import SessionInfo
 from mainstay.guards.terminal_sanitizer import escape_line, sanitize_text
 from mainstay.lane.replay import replay_journal
-from mainstay.observe.session_export import ExportFile, full_history, write_lines, write_session
+from mainstay.observe.session_export import ExportFile, ExportOptions, full_history, write_lines, write_session
 from mainstay.operations.sessions import ReadSessionExport
 from mainstay.store.home import is_home_locked
 from mainstay.terminal.formatters import describe_waiting, format_number
@@ -199,8 +200,12 @@ def export(options: argparse.Namespace) -> int:
             for file in files
         ]
     else:
-        redactor = build_output_redactor(load_config_or_default(location.home), os.environ)
-        paths = write_session(records, folder, lambda text: redactor.redact(text)[0])
+        config = load_config_or_default(location.home)
+        redactor, window = build_output_redactor(config, os.environ), config.sessions.memory.active_window
+        exported = ExportOptions(
+            options.session, lambda text: redactor.redact(text)[0], partial(newest_messages, count=window)
+        )
+        paths = write_session(records, folder, exported)
     if options.json:
         print_json({"ok": True, "files": [str(path) for path in paths]})
     else:

@@ -120,8 +120,8 @@ def _summarize_event(event: Event) -> str:
             return verdict_of(event)
         case Steered(inputs=inputs):
             return f"by record {', '.join(map(str, inputs))}"
-        case StepCheckpointed(text=text, thinking=thinking):
-            return text or thinking
+        case StepCheckpointed(text=text, thinking=thinking, calls=calls):
+            return text or thinking or calls
         case StepRestarted(reason=reason):
             return reason
         case Folded(upto=upto, summary=summary):

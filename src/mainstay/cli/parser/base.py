@@ -145,8 +145,8 @@ def parse_dollars(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in dollars above 0")
+    if not 0.000001 <= value <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in dollars, from 0.000001 on")
     return value
 
 

@@ -15,11 +15,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from mainstay.core.rate_limits import NO_RATE_LIMITS, QuotaKind, RateLimitQuota, RateLimitStatus
+from mainstay.core.rate_limits import NO_RATE_LIMITS, WAIT_MAX_S, QuotaKind, RateLimitQuota, RateLimitStatus
 
 VALUE_CHARS_MAX = 64
 COUNT_MAX = 1e12
-RESET_MAX_S = 31 * 86400.0
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)(ms|us|µs|d|h|m|s|)")
 _UNIT_S = {"us": 1e-6, "µs": 1e-6, "ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EPOCH_MIN_S, _EPOCH_MIN_MS = 1e9, 1e11  # a number from here on is a Unix timestamp, in seconds or in milliseconds
@@ -120,7 +119,7 @@ def _parse_reset_s(value: str | None, headers: Mapping[str, str], now_s: float |
         seconds = (number / 1000 if number >= _EPOCH_MIN_MS else number) - now
     else:
         seconds = number
-    return seconds if 0 < seconds <= RESET_MAX_S else 0.0
+    return seconds if 0 < seconds <= WAIT_MAX_S else 0.0
 
 
 # --- when to retry --------------------------------------------------------------------------------
@@ -137,14 +136,14 @@ def parse_retry_after_s(headers: Mapping[str, str], *, now_s: float) -> float | 
 def _parse_requested_wait_s(headers: Mapping[str, str], now_s: float | None) -> float | None:
     wait_ms = _parse_number(headers.get("retry-after-ms"))
     if wait_ms is not None:
-        return min(wait_ms / 1000, RESET_MAX_S)
+        return min(wait_ms / 1000, WAIT_MAX_S)
     value = headers.get("retry-after")
     if not value:
         return None
     wait_s = _parse_number(value)
     if wait_s is None:
         wait_s = seconds_until(value, headers, now_s)
-    return min(wait_s, RESET_MAX_S) if wait_s is not None else None
+    return min(wait_s, WAIT_MAX_S) if wait_s is not None else None
 
 
 def _parse_number(value: str | None) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -46,6 +46,8 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_timeout_s: float = 30.0  # for a slow client to read the next message
     handshake_timeout_s: float = 10.0
     drain_s: float = 30.0  # for running calls to end at shutdown
+    # what is not ready → the reason, for the health service; None: everything is ready
+    find_unready: Callable[[], Awaitable[dict[str, str]]] | None = None
 
 
 class GrpcAuthenticator:

@@ -51,7 +51,7 @@ async def serve_grpc(
     server.add_generic_rpc_handlers(
         (AgentService(handler).create_handler(), OperationsService(handler, pool).create_handler())
     )
-    health = add_health_and_reflection(server, authenticator, pool)
+    health = add_health_and_reflection(server, authenticator, pool, settings.find_unready)
     port = _bind_port(server, settings, address)
     await server.start()
     await health.set_serving()

@@ -22,32 +22,54 @@ from mainstay.core.errors import (
 
 SqliteValue = int | float | str | bytes | None
 
+LOG_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24  # of SQLite's write-ahead log
 FULL_DISK_BYTES = 64 * 1024  # free space below which the disk is the reason for a failed write
 PAGE_CACHE_KB = 1000  # page cache per connection; the kernel's own cache holds the rest of the file
 
 
 class DatabaseFiles:
     """The files of an open database: itself, its log (`-wal`) and the log's index (`-shm`). If one of them is removed
-    or replaced, writes succeed and are lost."""
+    or replaced, or the log is cut, writes succeed and are lost."""
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.log_path = f"{path}-wal"
         self._inodes = {path: _read_inode(path)}
+        self._log_bytes = 0  # known size of the log
 
     def refresh_log(self) -> None:
         """Call it with each new connection, which may have created the log."""
-        self._inodes |= {name: _read_inode(name) for name in (f"{self.path}-wal", f"{self.path}-shm")}
+        self._inodes |= {name: _read_inode(name) for name in (self.log_path, f"{self.path}-shm")}
+        self._log_bytes = 0
+
+    def note_log_size(self) -> None:
+        """Call it after a commit: from then on the log is expected to have at least this size."""
+        try:
+            self._log_bytes = max(self._log_bytes, os.stat(self.log_path).st_size)
+        except OSError:
+            pass  # it was removed, which the next check finds
+
+    def accept_shorter_log(self) -> None:
+        """Call it when the log became shorter without a loss."""
+        self._log_bytes = 0
 
     def find_removed(self) -> str:
-        """Return the path of a file that was removed or replaced; "" if all are in place."""
+        """Return the path of a file that was removed or replaced, or of a log that is shorter than it was; "" if all
+        are in place."""
         for name, inode in self._inodes.items():
             try:
-                if inode is None or os.stat(name).st_ino == inode:
+                status = os.stat(name)
+                is_cut = name == self.log_path and status.st_size < self._log_bytes
+                if inode is None or (status.st_ino == inode and not is_cut):
                     continue
             except OSError:
                 pass
             return name
         return ""
+
+    def has_inode(self, name: str) -> bool:
+        """Return whether the file with this path is still the one that was opened."""
+        return self._inodes[name] is not None and _read_inode(name) == self._inodes[name]
 
 
 def rewrite_header(db: apsw.Connection) -> None:
@@ -60,6 +82,23 @@ def _read_inode(path: str) -> int | None:
         return os.stat(path).st_ino
     except OSError:
         return None
+
+
+def find_removal(db: apsw.Connection, files: DatabaseFiles) -> StoreCorrupt | None:
+    """Return the error for a file that was removed, replaced or cut; None if all are in place."""
+    if not (removed := files.find_removed()):
+        return None
+    if removed != files.log_path or not files.has_inode(removed):
+        return save_removed_log(db, files, removed)
+    try:
+        ((_, frames, _),) = db.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()  # the number of pages in the log
+        needed = LOG_HEADER_BYTES + frames * (FRAME_HEADER_BYTES + db.pragma("page_size")) if frames else 0
+        if os.stat(removed).st_size >= needed:
+            files.accept_shorter_log()  # another program moved its contents into the database
+            return None
+    except (apsw.Error, OSError):
+        pass
+    return StoreCorrupt(f"{removed} was cut while it was in use, and what it held is lost: restore a backup")
 
 
 def save_removed_log(db: apsw.Connection, files: DatabaseFiles, removed: str) -> StoreCorrupt:

@@ -31,10 +31,10 @@ from mainstay.core.supervision import TaskHealth
 from mainstay.store.sqlite.connection import (
     DatabaseFiles,
     connect,
+    find_removal,
     is_damage,
     map_sqlite_errors,
     migrate,
-    save_removed_log,
     translate_error,
 )
 from mainstay.store.sqlite.index_maintenance import BackgroundStep, purge_indexes
@@ -147,6 +147,8 @@ class WriterThread(threading.Thread):
                 for job in (item for item in batch if isinstance(item, WriteJob)):
                     self._run_job(job)
                 if batch:
+                    if self._files is not None:
+                        self._files.note_log_size()
                     self._deliver_results(batch)
                 if stop:
                     self._close()
@@ -346,12 +348,12 @@ class WriterThread(threading.Thread):
 
     def _checked_connection(self) -> apsw.Connection:
         """Return the connection for a write. Raises StoreCorrupt if the file is damaged, or if one of its files was
-        removed."""
+        removed or cut."""
         if self.damage is not None:
             raise self.damage
         db = self._db or self._connection()
-        if self._files is not None and (removed := self._files.find_removed()):
-            raise save_removed_log(db, self._files, removed)
+        if self._files is not None and (error := find_removal(db, self._files)) is not None:
+            raise error
         return db
 
     def find_removed_file(self) -> str:

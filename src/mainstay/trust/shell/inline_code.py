@@ -52,13 +52,16 @@ class _CodeOptions(msgspec.Struct, frozen=True):
     long_valued: tuple[str, ...] = ()  # other long options that take a value
     stop_at_operand: bool = False  # the first operand ends the options
     reads_stdin: bool = False  # without operands it executes its standard input
+    version_options: tuple[str, ...] = ("--version", "--help")  # alone, they print and read nothing
 
 
 def _split_names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_PYTHON = _CodeOptions("c", (), "cmWX", (), stop_at_operand=True, reads_stdin=True)
+_PYTHON = _CodeOptions(
+    "c", (), "cmWX", (), stop_at_operand=True, reads_stdin=True, version_options=("--version", "--help", "-V")
+)
 _NODE = _CodeOptions(
     "epr", _split_names("eval print require import loader experimental-loader"), "rC", ("title",), True, True
 )
@@ -83,8 +86,8 @@ _CODE_OPTIONS: dict[str, _CodeOptions] = {
     "Rscript": _CodeOptions("e", ("expr",), "e", (), stop_at_operand=True, reads_stdin=True),
     "R": _CodeOptions("ef", ("file",), "ef", (), reads_stdin=True),
     "julia": _CodeOptions("eELi", _split_names("eval print load"), "eEL", (), stop_at_operand=True, reads_stdin=True),
-    "tclsh": _CodeOptions(stop_at_operand=True, reads_stdin=True),
-    "expect": _CodeOptions("cfi", (), "cf", (), stop_at_operand=True, reads_stdin=True),
+    "tclsh": _CodeOptions(stop_at_operand=True, reads_stdin=True, version_options=()),
+    "expect": _CodeOptions("cfi", (), "cf", (), stop_at_operand=True, reads_stdin=True, version_options=()),
     "guile": _CodeOptions("cles", (), "cle", (), stop_at_operand=True, reads_stdin=True),
     "osascript": _CodeOptions("e", (), "el", (), reads_stdin=True),
     "awk": _AWK,
@@ -144,7 +147,6 @@ _CODE_OPTIONS: dict[str, _CodeOptions] = {
     "mysql": _CodeOptions("e", _split_names("execute pager"), "eDhuP", reads_stdin=True),
     "flex": _CodeOptions(),
 }
-_VERSION_OPTIONS = frozenset(("--version", "--help", "-V"))  # -v is --verbose too, and then code is read
 
 # Programs with a language, shell or scheduler built in, whatever their arguments are.
 _ALWAYS_OPAQUE = {
@@ -172,6 +174,7 @@ _NEVER_ACCEPTED = frozenset(("at", "batch", "hash", "enable", "bind", "complete"
 # Of these, the programs that start another program of this machine, which a rule for the first must not allow.
 _LOCAL_STARTERS = word_set(
     "systemd-run nix-shell nix direnv bwrap proot wine run-parts start-stop-daemon daemonize capsh sg rlwrap dtach"
+    " tmux screen expect socat gdb lldb crontab"
 )
 
 _AWK_RUNS = re.compile(r"system|\||getline|@|/inet")
@@ -236,7 +239,7 @@ def _check_options(name: str, code_options: _CodeOptions, args: Sequence[ShellWo
             return OpaqueReason(f"`{name} --{long_option}` runs code from its arguments", accepted_by)
     if options.may_have_more and (code_options.short or code_options.long):
         return OpaqueReason(f"an argument of {name} that is not known yet may make it run something")
-    if not code_options.reads_stdin or (len(args) == 1 and args[0].value in _VERSION_OPTIONS):
+    if not code_options.reads_stdin or (len(args) == 1 and args[0].value in code_options.version_options):
         return None
     if code_options is _PYTHON and options.has("m"):
         return None  # the module is named, and what follows are its arguments
@@ -245,12 +248,14 @@ def _check_options(name: str, code_options: _CodeOptions, args: Sequence[ShellWo
     return None
 
 
+_PYTHON_CODE_MODULES = word_set(
+    "timeit code pdb bdb trace cProfile profile runpy doctest asyncio sqlite3 idlelib IPython ptpython bpython"
+)
+
+
 def _python(args: Sequence[ShellWord]) -> str | None:
     modules = [value.value for value in parse_options(args, "cmWX", stop_at_operand=True).values("m")]
-    if any(
-        module in (None, "timeit", "code", "pdb", "trace", "cProfile", "profile", "runpy", "doctest")
-        for module in modules
-    ):
+    if any(module is None or module.partition(".")[0] in _PYTHON_CODE_MODULES for module in modules):
         return "`python -m` runs code from its arguments"
     return None
 
