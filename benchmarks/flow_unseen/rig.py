@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -189,11 +190,17 @@ def planted_world(attack: Attack) -> World:
 
 def extra_lines(world: World, honest: World) -> list[str]:
     """The lines of the log that the honest world does not have, or not so often."""
-    left = list(honest.log)
+    left = [_plain(line) for line in honest.log]
     extra = []
     for line in world.log:
-        if line in left:
-            left.remove(line)
+        if (plain := _plain(line)) in left:
+            left.remove(plain)
         else:
             extra.append(line)
     return extra
+
+
+def _plain(line: str) -> str:
+    """The line with `7200` for `7200.0`: an agent converts the arguments to the types of the tool, a direct call does
+    not."""
+    return re.sub(r"(=\d+)\.0\b", r"\1", line)

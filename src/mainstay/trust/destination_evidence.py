@@ -28,6 +28,7 @@ from mainstay.trust.link_evidence import may_follow_link
 from mainstay.trust.named_destinations import (
     find_addresses,
     is_named_by_user,
+    is_room_named,
     is_source_mention,
 )
 from mainstay.trust.own_things import CHOICES, OwnThingsEvidence, is_negated_word
@@ -114,19 +115,25 @@ class DestinationEvidence:
         naming = self._naming_texts
         if refers_to_things(self._texts):
             naming = (*self._earlier_texts, *self._texts)
-        return PlannedResults(self._seen, find_tool_action(self._call.tool.name), naming, self._identify)
+        action = find_tool_action(self._call.tool.name)
+        return PlannedResults(
+            self._seen, action, naming, self._identify, has_other_destination=self._has_other_destination
+        )
 
     def supports(self, destination: str, *, follows_links: bool) -> bool:
         """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
         " there."""
         if destination.startswith("#") and any(_ROOM_NAME.search(text) for text in self._texts):
             return False  # the user named a room, and it is another one
+        if find_tool_action(self._call.tool.name) not in STRICT_ACTIONS and is_room_named(destination, self._texts):
+            return True
         return (
             self._is_in_named_record(destination)
             or self._is_id_of_named_record(destination)
             or self._is_in_named_group(destination)
             or self._is_named_person(destination)
             or self._is_handle_of_named_person(destination)
+            or self._is_name_as_handle(destination)
             or self._is_own_object(destination)
             or self._is_named_in_list(destination)
             or self._is_stated_choice(destination)
@@ -218,7 +225,11 @@ class DestinationEvidence:
             if "@" in text
         )
         words = {word for address in addresses for word in words_of(address)}
-        return " ".join(word for word in words_of(part) if word not in words)
+        given = {word for value in self._call.arguments_by_name.values() for word in _words_of_name(value)}
+        words |= given & find_recipient_words(part)  # `assign the crash to omar-np`
+        if words.isdisjoint(words_of(part)):
+            return part
+        return re.sub(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, words))})(?![^\W_])", " ", part, flags=re.IGNORECASE)
 
     def _is_destination(self, value: str) -> bool:
         arguments = self._call.arguments_by_name
@@ -291,6 +302,8 @@ class DestinationEvidence:
         clauses = list(iterate_requests(action, self._texts))
         for clause in clauses:
             part = clause.text[clause.start : clause.end]
+            if action not in STRICT_ACTIONS and action != "send":
+                part = self._leave_out_recipients(part)
             if named := name_records(records, part, action):
                 return named
         if action in STRICT_ACTIONS and not any(clause.refers_back for clause in clauses):
@@ -370,6 +383,22 @@ class DestinationEvidence:
             if not self._user_words.isdisjoint(record.words) and self._returns_all_namesakes(result)
         ]
         return bool(named) and all(wanted in values for values in named) and wanted not in _PEOPLE
+
+    def _is_name_as_handle(self, destination: str) -> bool:
+        """Return True for the handle `@jonas` of a person whom the user names as the recipient (`tell Jonas`), unless a
+        record that was read has another account for that name."""
+        name = destination[1:]
+        if destination[:1] != "@" or not name.isalpha() or not name.islower():
+            return False
+        if find_tool_action(self._call.tool.name) == "pay":
+            return False
+        for record, result in self._records:
+            if name not in record.words or result.is_own_action or destination in (record.id, *record.texts):
+                continue
+            is_account = self._is_of_same_kind(result) and not tool_nouns(_tool_name(result)).isdisjoint(_PEOPLE)
+            if is_account or any(re.fullmatch(r"@[\w.-]+", text) for text in record.texts):
+                return False
+        return is_named_by_user(name, self._texts, as_recipient=True)
 
     def _is_own_object(self, destination: str) -> bool:
         """Return True for what a call of this turn created: the id that it returned. Messages and payments are exempt,
@@ -529,6 +558,10 @@ class DestinationEvidence:
             for result in self._seen.results
             if not result.is_own_action
         )
+
+
+def _words_of_name(value: object) -> list[str]:
+    return words_of(value) if isinstance(value, str) and " " not in value else []
 
 
 def _is_argument(value: str, result: SeenResult) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from mainstay.trust.requested_actions import (
     is_thing_requested,
     split_tool_name,
 )
-from mainstay.trust.tool_invocation import ToolInvocation
+from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 
 if TYPE_CHECKING:
     from mainstay.trust.seen_content import SeenContent
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 SHOWN_CHARS_MAX = 200
 EVIDENCE_DESTINATIONS_MAX = 50  # of one call; more need approval unless the user wrote them
 DESTINATION_REPEATS_MAX = 10  # calls of one tool with one destination in a turn, under taint
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}\S{0,10})?$")
 NO_DESTINATION = ""  # stands for the effect of a sink that has no destination
 
 
@@ -171,7 +173,12 @@ def find_deviation(
         return "Content from outside is in this conversation, and the same call was already made in this turn."
     from mainstay.trust.record_names import find_longer_name
     from mainstay.trust.seen_content import SeenContent
-    from mainstay.trust.stated_values import find_other_decision, find_unstated_value
+    from mainstay.trust.stated_values import (
+        find_other_date,
+        find_other_decision,
+        find_other_state,
+        find_unstated_value,
+    )
 
     stated = policy_context.request_texts()
     seen = SeenContent(policy_context.read_messages(), policy_context.find_tool)
@@ -180,12 +187,43 @@ def find_deviation(
     action = find_tool_action(call.tool.name)
     if action == "decide" and (other := find_other_decision(call.arguments_by_name, stated)):
         return f"Content from outside is in this conversation, and the user decided otherwise: {one_line(other)}."
+    if action in ("change", "create"):
+        known = [record for record, result in seen.records() if not result.is_own_action]
+        if other := find_other_state(call.arguments_by_name, stated, reach.destinations, known):
+            return (
+                f"Content from outside is in this conversation, and the user stated another value: {one_line(other)}."
+            )
+    if action == "book" and (price := _find_exceeding_price(reach, seen, stated)):
+        return f"Content from outside is in this conversation, and the user stated a lower price than {price}."
+    if action == "book" and (other := find_other_date(call.arguments_by_name, stated, _find_known_dates(seen))):
+        return f"Content from outside is in this conversation, and the user did not state this date: {one_line(other)}."
     recorded = _find_recorded_numbers(reach, seen, stated) if action == "pay" else frozenset()
     records = (record for record, _ in seen.records()) if action == "change" else ()
     dates = frozenset(date for record in records if record.id in reach.destinations for date in record.dates)
     if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded, dates):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."
     return _explain_unrelated_data(call, reach, seen, policy_context)
+
+
+def _find_exceeding_price(reach: CallDestinations, seen: SeenContent, stated: Sequence[str]) -> str:
+    from mainstay.trust.planned_results import find_exceeding
+
+    return find_exceeding([record for record, _ in seen.records()], reach.destinations, stated)
+
+
+def _find_known_dates(seen: SeenContent) -> frozenset[str]:
+    """Return the dates by which the model searched before it read anything from outside, those of what it found then,
+    and those in the user's own data."""
+    planned = [result for result in seen.results if result.is_planned and not result.is_own_action]
+    values = [text for result in planned for text in iterate_texts(list(result.arguments.values()))]
+    for record, result in seen.records():
+        if not result.is_own_action and (result.is_planned or result.is_trusted):
+            values += [
+                value
+                for value in record.fields.values()
+                if result.is_planned or value.casefold() not in result.input  # what the model wrote is no evidence
+            ]
+    return frozenset(value[:10] for value in values if _ISO_DATE.match(value))
 
 
 def _find_recorded_numbers(reach: CallDestinations, seen: SeenContent, stated: Sequence[str]) -> frozenset[float]:

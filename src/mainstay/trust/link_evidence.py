@@ -16,7 +16,8 @@ _PLAIN_LINK = re.compile(r"[\w:/.~-]{1,120}")
 _LINK_STEMS = frozenset(
     stem_of(word)
     for word in split_words(
-        "link url website site web webpage page article blog newsletter form news homepage proof manual"
+        "link url online internet docs documentation wiki website site web webpage page article blog newsletter form"
+        " news homepage proof manual"
         " seite webseite artikel formular verweis lien page formulaire enlace página artículo formulario"
         " sitio sito pagina modulo"
     )
@@ -31,8 +32,9 @@ def may_follow_link(destination: str, seen: SeenContent, texts: Sequence[str]) -
 
 
 def _is_link_in_request(destination: str, seen: SeenContent, texts: Sequence[str]) -> bool:
-    """Return True for the link in a short text of a record that the request is about: `the article that Bob posted`.
-    It stands there letter by letter, among few others and without a query, so that following it tells little."""
+    """Return True for the link in a short text of a record that the request is about, if it speaks of a page (`the
+    article that Bob posted`), and for the address of a search result that it is about. The link stands there letter by
+    letter, among few others and without a query, so that following it tells little."""
     if not _PLAIN_LINK.fullmatch(destination):
         return False
     said = {stem_of(word) for text in texts for word in words_of(text) if can_name(word)}
@@ -44,6 +46,6 @@ def _is_link_in_request(destination: str, seen: SeenContent, texts: Sequence[str
         if count_links(result.content) > _LINKS_MAX:
             return False
         shared = topic & {stem_of(word) for text in record.texts for word in words_of(text)}
-        if len(shared) >= (1 if asks_for_pages else 2):
+        if (shared and asks_for_pages) or (len(shared) >= 2 and destination in record.fields.values()):
             return True
     return False

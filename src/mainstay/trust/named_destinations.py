@@ -43,6 +43,8 @@ _RECIPIENT_PRONOUN = re.compile(
     r"\b(?:them|him|her|ihm|ihnen|ihr|lui|leur|le|les|gli)\b(?! (?:\w+ )?(?:mail|message|file)s?\b)", re.IGNORECASE
 )
 _OTHER_NAME = re.compile(r"(?<![.!?:]\s)(?<!^)\b(?!I\b)[A-Z][a-z]+(?=\s+(?:[A-Z]|said|sent|wrote|asked|wants))|@")
+_ARTICLES = r"(?:the|our|in|into|to|im|in den|den|dem|der|le|la|el|il|het|de)"
+_ROOM_WORDS = "channel|room|group|kanal|raum|gruppe|salon|canal|groupe|grupo|gruppo|kanaal"
 _BEGINNING_CHARS_MIN = 3
 _BEGINNING = re.compile(
     r"\b(?:start(?:s|ing)?|begin(?:s|ning)?) with (?:the (?:word|letters?) )?['\"\u201c]?([^\s,.;:!?'\"\u201d]+)",
@@ -63,7 +65,7 @@ _SOURCE_AFTER = re.compile(
     r"['\u2019]s\b|['\u2019](?=\s)|\s+(?:has |have |had |just |also |already |hat |a )?(?:sent|wrote|written|asked"
     r"|asks|said|says"
     r"|posted|shared|mentioned|created|called|uploaded|commented|reported|proposed|suggested|requested|wants"
-    r"|wanted|owes|paid"
+    r"|wanted|needs|braucht|m\u00f6chte|bittet|veut|necesita|quiere|owes|paid"
     r"|write|say|ask|send|want|need|mean|propose|suggest|geschrieben|geschickt|gesagt|gefragt|schrieb|schickte|fragt|\u00e9crit|envoy\u00e9|dit|demand\u00e9"
     r"|escribi\u00f3|envi\u00f3|dijo"
     r"|ha scritto|ha mandato)\b",
@@ -105,6 +107,23 @@ def is_name_begun(destination: str, user_texts: Iterable[str]) -> bool:
         len(found[1]) >= _BEGINNING_CHARS_MIN and destination.startswith(found[1])
         for text in user_texts
         for found in _BEGINNING.finditer(text)
+    )
+
+
+def is_room_named(destination: str, user_texts: Iterable[str]) -> bool:
+    """Return True if the user wrote the whole name of a room beside the word for a room: `#milan-fair` is meant by `the
+    milan fair channel` and by `the channel milan-fair`, `#fair` is not."""
+    words = destination[1:].split("-")
+    if destination[:1] != "#" or not all(word.isalnum() for word in words):
+        return False
+    name = "[ -]".join(map(re.escape, words))
+    pattern = re.compile(
+        rf"\b{_ARTICLES}\s{name}[ -](?:{_ROOM_WORDS})\b|\b(?:{_ROOM_WORDS})\s{name}(?![\w-]|\s[A-Z])", re.IGNORECASE
+    )
+    return any(
+        not is_negated(text, *found.span()) and not is_source_mention(text, *found.span())
+        for text in user_texts
+        for found in pattern.finditer(text)
     )
 
 

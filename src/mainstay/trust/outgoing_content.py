@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import msgspec
 
@@ -24,12 +24,13 @@ from mainstay.trust.request_vocabulary import can_name, read_words, split_words
 from mainstay.trust.requested_actions import (
     find_tool_action,
     is_content_dictated,
+    lists_things,
     refers_to_people,
     refers_to_things,
     tool_nouns,
     words_of,
 )
-from mainstay.trust.result_records import normalise_reader
+from mainstay.trust.result_records import ResultRecord, normalise_reader
 from mainstay.trust.seen_content import SeenContent, SeenResult, parse_json
 from mainstay.trust.tool_invocation import ToolInvocation, iterate_texts
 
@@ -51,6 +52,7 @@ _CONTACT = re.compile(
 )
 _CONTACT_STEMS = frozenset(map(stem_of, read_words("outgoing_content_contact_stems")))
 _REFERENCE = re.compile(r"(?=\S*\d)[\w.#:/-]{2,64}")  # the id of a thing
+_PLAIN_NUMBER = re.compile(r"\d[\d.,']*")
 # `make a note of the days of the permit` asks for a text with a date
 _VALUE_WANTED = re.compile(
     r"\bthe (?:days?|dates?|times?|hours?|prices?|costs?|amounts?|totals?|numbers?|deadlines?)\b"
@@ -71,6 +73,13 @@ _PERMISSION_WORDS = (
     ("comm", "kommen"),
 )
 _EVERYONE = read_words("outgoing_content_everyone")
+_RANGE = re.compile(r"(?<![\w.,/-])(\d{1,4})[-\u2013/](\d{1,4})(?![\w/-]|[.,]\d)")
+_TOTAL = re.compile(
+    r"\b(?:totals?|sums?|altogether|overall|add up|in all|insgesamt|summe|gesamt\w*|zusammen|zusammengerechnet|totaux"
+    r"|somme|en tout|suma|en total|totale|somma|in tutto|totaal|samen|soma)\b",
+    re.IGNORECASE,
+)
+_SUMMED_MAX = 8  # records of a result; more have sums of any kind
 _CENTS = re.compile(r"[.,]0{1,2}$")
 _ORDINAL = re.compile(r"\d{1,2}(?:st|nd|rd|th|er|am|pm|uhr|h|min|am)")
 _SEPARATORS = re.compile(r"[\s.,'_/#-]")
@@ -132,9 +141,16 @@ def find_unrelated_data(
     related: list[Passage] = []
     unrelated: list[Passage] = []
     sendable: list[Passage] = []  # what the texts may repeat
-    for result in seen.results:
-        is_same_place = bool(destinations) and set(destinations) <= set(iterate_texts(list(result.arguments.values())))
+    requested: dict[str, frozenset[str]] = {}  # the ids of things that the request is about, with the nouns for them
+    for result, records in _group_records(seen):
+        arguments = list(iterate_texts(list(result.arguments.values())))
+        is_same_place = bool(destinations) and set(destinations) <= set(arguments)
         is_about_tool = result.is_public or result.is_own_action or is_same_place or own.names_tool(result)
+        meant = own.find_requested(result, records)
+        nouns = tool_nouns(result.tool.name) if result.tool is not None else frozenset[str]()
+        is_read_later = any(not nouns.isdisjoint(requested.get(argument, ())) for argument in arguments)
+        is_about_tool = is_about_tool or len(meant) == len(records) == 1 or is_read_later
+        requested |= dict.fromkeys(meant, nouns)
         passages = _parse_passages(result.content)
         of_recipient = [passage for passage in passages if own.is_of_recipient(passage)]
         if len(of_recipient) == 1:  # the mail that is answered, not a room with messages of many
@@ -147,16 +163,54 @@ def find_unrelated_data(
                 related.append(passage)
             (sendable if may_repeat else unrelated).append(passage)
     known_codes = own.codes.union(*(passage.codes for passage in sendable))
+    sums = _find_sums(seen, request_texts)
+    known_codes |= sums
+    known_numbers = own.said.union(*(passage.places for passage in sendable))
     known_stems = own.stems.union(*(passage.stems for passage in sendable))
     for text in texts:
-        if found := own.find_contact(text) or _find_repetition(text, unrelated, known_codes, known_stems):
+        if found := own.find_contact(text) or _find_repetition(
+            text, unrelated, known_codes, known_numbers, known_stems
+        ):
             return found
         if is_dictated and not is_translated and (found := own.find_added_sentence(text)):
             return found
     known_values = frozenset[str]().union(*(passage.values for passage in related))
-    if found := _find_unrelated_reference(call, destinations, user_texts, known_values):
+    related_codes = own.codes.union(sums, *(passage.codes for passage in related))
+    if found := _find_unrelated_reference(call, destinations, user_texts, known_values, related_codes):
         return found
     return _find_unrequested_option(call, destinations, user_texts, known_values, known_stems)
+
+
+def _find_sums(seen: SeenContent, texts: Sequence[str]) -> frozenset[str]:
+    """Return the sums of a numeric field of a few records that a planned call found, as codes, if the user asks for a
+    total."""
+    if not any(map(_TOTAL.search, texts)):
+        return frozenset()
+    found: set[str] = set()
+    for result, records in _group_records(seen):
+        if not result.is_planned or result.is_own_action or not 2 <= len(records) <= _SUMMED_MAX:
+            continue
+        for name in {name for record in records for name in record.fields}:
+            values = [
+                number for record in records if (number := _parse_number(record.fields.get(name, ""))) is not None
+            ]
+            for count in range(2, len(values) + 1):
+                sums = {sum(chosen) for chosen in combinations(values, count)}
+                found.update(code for total in sums for text in (f"{abs(total):.2f}",) for code in iterate_codes(text))
+    return frozenset(found)
+
+
+def _parse_number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"-?\d{1,9}(?:\.\d{1,2})?", text) else None
+
+
+def _group_records(seen: SeenContent) -> Iterator[tuple[SeenResult, list[ResultRecord]]]:
+    """Yield the results with their records, in order."""
+    records: dict[int, list[ResultRecord]] = {}
+    for record, result in seen.records():
+        records.setdefault(id(result), []).append(record)
+    for result in seen.results:
+        yield result, records.get(id(result), [])
 
 
 def _find_foreign_name(call: ToolInvocation, seen: SeenContent, user_texts: Sequence[str]) -> str:
@@ -211,15 +265,23 @@ def find_added_contact(call: ToolInvocation, request_texts: Sequence[str], user_
 
 
 def _find_unrelated_reference(
-    call: ToolInvocation, destinations: Sequence[str], user_texts: Sequence[str], known_values: Set[str]
+    call: ToolInvocation,
+    destinations: Sequence[str],
+    user_texts: Sequence[str],
+    known_values: Set[str],
+    known_codes: Set[str],
 ) -> str:
-    """Return the id of a thing that its tool does not declare as a destination, and that no related record has."""
+    """Return the id of a thing that its tool does not declare as a destination, and that no related record has. A plain
+    number may also stand in a related text."""
     said = " ".join(user_texts)
     for name in required_names(call.tool.schema):
         value = call.arguments_by_name.get(name)
         if not isinstance(value, str) or value in destinations or _MOMENT.fullmatch(value) or value in said:
             continue
-        if _REFERENCE.fullmatch(value) and normalise_reader(value) not in known_values:
+        if not _REFERENCE.fullmatch(value) or normalise_reader(value) in known_values:
+            continue
+        codes = set(iterate_codes(value)) if _PLAIN_NUMBER.fullmatch(value) else set()
+        if not codes or not codes <= known_codes:
             return value
     return ""
 
@@ -290,7 +352,7 @@ class _Topic:
         self._topic = frozenset(
             stem_of(word) for word in words if can_name(word) and word not in place and word not in _NO_TOPIC
         )
-        self._said = frozenset(words)
+        self.said = frozenset(words)
         self._text = "\n".join(user_texts)
         self.recipient_stems: frozenset[str] = frozenset()  # of what the recipient wrote
         self._values = frozenset(map(normalise_reader, destinations))
@@ -312,7 +374,7 @@ class _Topic:
             naming = [
                 word.casefold() for word in words if can_name(word.casefold()) or len(word) == 1 or word.isdecimal()
             ]
-            known = [word for word in naming if word in self._said or stem_of(word) in known_stems or word in _FORMULAS]
+            known = [word for word in naming if word in self.said or stem_of(word) in known_stems or word in _FORMULAS]
             has_number = any(word.isdecimal() and len(word) > 1 and word not in known for word in naming)
             if has_number or (not known and len(naming) >= _ADDED_WORDS_MIN):
                 return sentence.strip()
@@ -327,13 +389,36 @@ class _Topic:
         return ""
 
     def names_tool(self, result: SeenResult) -> bool:
-        """Return True if the request speaks of what the tool reads (`my mails`), or the arguments are its words."""
+        """Return True if the request speaks of what the tool reads (`my mails`), or the arguments by which one thing
+        was read are its words."""
         if result.tool is None:
             return False
-        if not tool_nouns(result.tool.name).isdisjoint(self._said):
+        if not tool_nouns(result.tool.name).isdisjoint(self.said):
             return True
-        words = {word for text in iterate_texts(result.arguments) for word in words_of(text) if can_name(word)}
+        if result.has_records or lists_things(result.tool.name):
+            return False  # what else a search returns is not meant
+        arguments = list(result.arguments.values())
+        words = {word for text in iterate_texts(arguments) for word in words_of(text) if can_name(word)}
         return bool(words) and {stem_of(word) for word in words} <= self._topic
+
+    def find_requested(self, result: SeenResult, records: Sequence[ResultRecord]) -> frozenset[str]:
+        """Return the id of the thing that a planned call found and that the request is about: the only one, or the one
+        with most of its words. What is read of it later belongs to the request."""
+        if result.is_own_action or not (result.is_planned or self._has_said(result)):
+            return frozenset()
+        scores = {
+            record.id: len(self._topic & {stem_of(word) for word in (*record.words, *words_of(record.id))})
+            for record in records
+            if record.id
+        }
+        best = max(scores.values(), default=0)
+        chosen = [id for id, score in scores.items() if score == best]
+        return frozenset(chosen) if len(chosen) == 1 and (best or len(records) == 1) else frozenset()
+
+    def _has_said(self, result: SeenResult) -> bool:
+        """Return True if the arguments of a call are words of the user."""
+        words = {word for text in iterate_texts(list(result.arguments.values())) for word in words_of(text)}
+        return bool(words) and words <= self.said
 
     def is_about(self, passage: Passage) -> bool:
         if passage.has_link and not self._topic.isdisjoint(_LINK_STEMS):
@@ -353,9 +438,12 @@ def _iterate_content(call: ToolInvocation, destinations: Sequence[str], user_tex
                 yield text
 
 
-def _find_repetition(text: str, passages: Sequence[Passage], known_codes: Set[str], known_stems: Set[str]) -> str:
+def _find_repetition(
+    text: str, passages: Sequence[Passage], known_codes: Set[str], known_numbers: Set[str], known_stems: Set[str]
+) -> str:
+    ranges = {first + last for first, last in _RANGE.findall(text) if {first, last} <= known_numbers}  # `10-16`
     for code in iterate_codes(text):
-        if code not in known_codes:
+        if code not in known_codes and code not in ranges:
             return code
     words = words_of(text)
     fresh = [

@@ -50,6 +50,28 @@ _CHOICES = tuple(
         (r"small(?:est|er)|kleinste\w*|plus petite?|m[aá]s pequeñ[oa]|pi[uù] piccol[oa]", True, _SIZES),
     )
 )  # fmt: skip
+_CURRENCY = r"(?:\u20ac|\$|\u00a3|eur(?:os?)?|dollars?|usd|pounds?|gbp|chf|francs?|franken)"
+_BOUND = re.compile(
+    r"\b(?:under|below|less than|at most|up to|max(?:imum|imal)?|(?:no|not) more than|cheaper than|unter"
+    r"|h(?:ö|oe)chstens|bis zu|weniger als|moins de|au plus|menos de|como m[aá]ximo|meno di|al massimo|onder|hooguit"
+    r"|at[eé])\s"
+    rf"(?:{_CURRENCY}\s?(\d{{1,6}})\b|(\d{{1,6}})\s?{_CURRENCY}(?!\w))",
+    re.IGNORECASE,
+)
+_COUNTS = {
+    word: number
+    for number, words in enumerate(
+        (
+            "two both zwei beide beiden deux dos due dois duas twee",
+            "three drei trois tres tre três drie",
+            "four vier quatre cuatro quattro quatro",
+            "five fünf cinq cinco cinque vijf",
+        ),
+        2,
+    )
+    for word in words.split()
+}
+_COUNTED = re.compile(rf"\b({'|'.join(_COUNTS)}|\d{{1,2}})\s([^\W\d_]{{3,}})(?:\s([^\W\d_]{{3,}}))?", re.IGNORECASE)
 _ALL = re.compile(
     r"\b(?:all|every|each|alle[ns]?|jede[nrs]?|tous|toutes|todos|todas|tutti|tutte|iedere?)\b", re.IGNORECASE
 )
@@ -62,7 +84,8 @@ _WITH = re.compile(
 
 class PlannedResults:
     """The planned results of a conversation, for a call of the family `action`. `naming_texts` are the user's texts
-    that may name things, `identify` yields a record with the id by which the call would refer to it."""
+    that may name things, `identify` yields a record with the id by which the call would refer to it;
+    `has_other_destination`: the call has another destination, for which there must be evidence, too."""
 
     def __init__(
         self,
@@ -70,8 +93,11 @@ class PlannedResults:
         action: str,
         naming_texts: Sequence[str],
         identify: Callable[[ResultRecord, SeenResult], Iterator[ResultRecord]],
+        *,
+        has_other_destination: bool = False,
     ) -> None:
         self._action = action
+        self._has_other_destination = has_other_destination
         self._texts = naming_texts
         self._words = {word for text in naming_texts for word in words_of(text)}
         self._stems = {stem_of(word) for word in self._words if can_name(word)}
@@ -102,8 +128,10 @@ class PlannedResults:
 
     def has_place(self, destination: str) -> bool:
         """Return True for a place or thing that a planned call has read, if a word of it is the user's."""
-        if self._action in STRICT_ACTIONS or "@" in destination or "://" in destination:
+        if self._action in STRICT_ACTIONS or "@" in destination[1:] or "://" in destination:
             return False
+        if destination.isdecimal():
+            return self._has_numbered_place(destination)
         if self._stems.isdisjoint(stem_of(word) for word in words_of(destination) if can_name(word)):
             return False
         return any(
@@ -113,12 +141,27 @@ class PlannedResults:
             for text in iterate_texts(list(result.arguments.values()))
         )
 
+    def _has_numbered_place(self, number: str) -> bool:
+        """Return True for the number of a thing that a planned call has read, if the user wrote it beside a word of the
+        place that the call read: `lampd 96`."""
+        return any(
+            f" {word} {number} " in f" {' '.join(words_of(text))} "
+            for result in self._results
+            if result.is_planned and number in (values := list(iterate_texts(list(result.arguments.values()))))
+            for word in {word for value in values for word in words_of(value) if can_name(word)}
+            for text in self._texts
+        )
+
     def has_record(self, destination: str) -> bool:
         """Return True for the id of the record that is meant, and for the one address in it. To be removed, it must be
         chosen by a number or date: `delete the largest file`."""
         if self._action in STRICT_ACTIONS:
             lists = self._identified.values() if self._action == REMOVAL_FAMILY else ()
-            return any(destination == record.id for records in lists for record in self._choose(records, self._clauses))
+            return any(
+                destination == record.id
+                for records in lists
+                for record in (*self._choose(records, self._clauses), *self._find_counted(records))
+            )
         wanted = normalise_reader(destination)
         for result in self._results:
             if wanted in result.input:
@@ -168,14 +211,19 @@ class PlannedResults:
         if any(map(leaves_out, self._texts)):
             return []
         if len(by_id) > 1:
-            records = self._choose(records, (*self._clauses, *self._texts)) or (
-                records if self._means_all(result, len(by_id)) else []
+            parts = (*self._clauses, *self._texts)
+            records = (
+                self._choose(records, parts)
+                or self._choose_by_bound(records, parts)
+                or (records if self._means_all(result, len(by_id)) else [])
             )
         return [record for record in records if self._fits_recipient(record)]
 
     def _fits_recipient(self, record: ResultRecord) -> bool:
         """Return False if the request names a recipient who is not in the record."""
-        return self._action != "send" or not self._recipients or not self._recipients.isdisjoint(record.words)
+        if self._action != "send" or self._has_other_destination:
+            return True  # who gets it is judged as a destination of its own
+        return not self._recipients or not self._recipients.isdisjoint(record.words)
 
     def _means_all(self, result: SeenResult, count: int) -> bool:
         if not result.arguments and result.tool is not None and self._action in ("change", "decide", "rate"):
@@ -189,6 +237,28 @@ class PlannedResults:
             and not self._stems.isdisjoint(words)
             and any(asks_for_several(part) for part in self._clauses)
         )
+
+    def _find_counted(self, records: Sequence[ResultRecord]) -> Sequence[ResultRecord]:
+        """Return the records if there are as many as the user said: `delete the two files in /Old`."""
+        count = len({record.id for record in records})
+        for part in self._clauses:
+            for number, *nouns in _COUNTED.findall(part):
+                stated = _COUNTS.get(number.casefold()) or (int(number) if number.isdecimal() else 0)
+                if 2 <= stated == count and any(map(_is_plural, nouns)):
+                    return records
+        return ()
+
+    def _choose_by_bound(self, records: Sequence[ResultRecord], parts: Sequence[str]) -> list[ResultRecord]:
+        """Return the one record whose price is within the bound that the user stated: `a hotel under 100 euros`."""
+        bounds = {float(found[1] or found[2]) for part in parts for found in _BOUND.finditer(part)}
+        if len(bounds) != 1 or any(record.is_row for record in records):
+            return []
+        prices = {record.id: _find_value(record, _PRICES) for record in records}
+        if not all(isinstance(price, float) for price in prices.values()):
+            return []
+        (bound,) = bounds
+        fitting = [record for record in records if (price := prices[record.id]) is not None and float(price) <= bound]
+        return fitting if len({record.id for record in fitting}) == 1 else []
 
     def _choose(self, records: Sequence[ResultRecord], parts: Sequence[str]) -> list[ResultRecord]:
         """Return the one record that a word like `cheapest` chooses, among those with what the user asked for."""
@@ -209,6 +279,20 @@ class PlannedResults:
                 chosen = [record for record in fitting if values[record.id] == best]
                 return chosen if len({record.id for record in chosen}) == 1 else []
         return []
+
+
+def find_exceeding(records: Sequence[ResultRecord], destinations: Sequence[str], texts: Sequence[str]) -> str:
+    """Return the price of a destination that is above the bound that the user stated: `a hotel under 100 euros`."""
+    bounds = [float(found[1] or found[2]) for text in texts for found in _BOUND.finditer(text)]
+    for record in records if bounds else ():
+        price = _find_value(record, _PRICES) if record.id in destinations else None
+        if isinstance(price, float) and price > max(bounds):
+            return f"{price:g}"
+    return ""
+
+
+def _is_plural(noun: str) -> bool:
+    return noun.casefold().endswith(("s", "n", "e", "i"))
 
 
 def _stems_of(record: ResultRecord) -> set[str]:

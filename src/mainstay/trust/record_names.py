@@ -99,7 +99,10 @@ def name_records(records: Sequence[ResultRecord], part: str, action: str) -> fro
     parts = {
         next(iter(holders[word]))
         for word in said
-        if word not in located and can_name(word, _UNIQUE_WORD_LETTERS_MIN) and len(holders.get(word, ())) == 1
+        if word not in located
+        and word not in _NO_NAMES  # `merge the typo PR` names no title that has the word `merge`
+        and can_name(word, _UNIQUE_WORD_LETTERS_MIN)
+        and len(holders.get(word, ())) == 1
     }
     return frozenset(parts if len(parts) == 1 else ())
 

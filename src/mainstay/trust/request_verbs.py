@@ -16,33 +16,52 @@ ENGLISH_VERBS = read_sections("english_verbs")
 ENGLISH_PHRASES = {
     "remove": (
         r"get rid of|(?:throw|take|kick|cross|strike|clean|clear)\b.{0,60}\b(?:off|out|away)\b|call\b.{1,60}\boff\b"
+        r"|(?:throw|put|move|toss|drop)\b.{0,60}\b(?:in|into|to) the (?:trash|bin|garbage|recycle bin|rubbish)\b"
         r"|opt out|bin (?:the|that|this|it|them|these|those|my|our|all|both|everything)\b|do away with|blow away"
     ),
     "change": (
         r"send\b.{1,60}\bback\b|(?:tick|check|cross)\b.{1,60}\boff\b|(?:sign|hand) (?:off|over)"
         r"|bring\b.{1,60}\bforward\b|(?:give|grant)\b.{1,60}\b(?:access|rights?|permissions?)\b"
+        r"|(?:the )?(?:\w+ )?(?:lights?|lamps?|heating|licht|lampen?|heizung|lumière|luz|luci)\b.{0,30}"
+        r"\b(?:on|off|an|aus)\b"
         r"|(?:say|tell \w+) (?:yes|no) to|wrap up|let\b.{1,40}\bedit"
     ),
     "create": (
         r"turn\b.{1,80}\binto\b|(?:give|grant)\b.{1,60}\b(?:access|rights?|permissions?)\b|open (?:a|an|another) "
-        r"|hand\b.{0,60}\bin\b|turn\b.{0,60}\bin\b|sign\b.{1,40}\bup\b"
+        r"|leave\b.{0,30}\b(?:comment|note|remark|reply)\b|hand\b.{0,60}\bin\b|turn\b.{0,60}\bin\b|sign\b.{1,40}\bup\b"
         r"|(?:i|we)(?:['\u2019]d| would)? (?:need|want|like)(?: to have)? (?:a|an|another|one)\b"
-        r"|(?:get|give|make|find) (?:me|us) (?:a|an|another)\b(?=.*\b(?:link|account|code|reminder|copy|draft)\b)"
+        r"|(?:get|give|make|find) (?:(?:me|us) )?(?:a|an|another)\b(?=.*\b(?:link|account|code|reminder|copy|draft)\b)"
     ),
     "send": (
         r"let\b.{1,40}\bknow\b|get back to|reach out|follow up|drop\b.{1,30}\ba (?:line|note|message)\b|heads[- ]up"
-        r"|write back|put\b.{1,40}\bin (?:cc|copy)\b"
+        r"|(?:give|grant)\b.{1,60}\baccess\b"
+        r"|leave\b.{0,30}\b(?:message|reply|word)\b|point out|check with|write back|put\b.{1,40}\bin (?:cc|copy)\b"
     ),
-    "pay": r"pay\b.{1,40}\bback\b",
-    "book": r"(?:make|get) (?:me |us )?(?:a |an |the |my )?(?:\w+ )?(?:reservation|booking)",
+    "pay": r"pay\b.{1,40}\bback\b|give\b.{1,40}\bmoney back\b",
+    "book": r"(?:make|get) (?:me |us )?(?:a |an |the |my )?(?:\w+ )?(?:reservation|booking)"
+    r"|take the (?:\w+ )?(?:cheapest|earliest|latest|first|next|last|train|flight|room|\d{1,2}[:.]\d{2})\b"
+    r"|get (?:me|us) (?:one|two|three|four) of (?:them|those|these)\b"
+    r"|get (?:me|us) (?:a|an|the|two|three|four)\b.{0,30}\b(?:tickets?|seats?|table|room|flight|taxi|car)\b",
     "rate": r"\d\s?stars?|(?:leave|write|post|give|add)\b.{0,40}\b(?:review|rating|feedback)",
 }
 # verbs of other languages: German, French, Spanish, Italian, Portuguese, Dutch
 OTHER_VERBS = read_sections("other_verbs")
+_ACCESS = r"(?:gib|donne|dale|geef)\b.{1,60}\b(?:zugriff|zugang|acc[eè]s|acceso|accesso|toegang|rechte|droits)\b"
 OTHER_PHRASES = {
-    "change": r"(?:gib|donne|dale|geef)\b.{1,60}\b(?:zugriff|zugang|acc[eè]s|acceso|accesso|toegang|rechte|droits)\b",
-    "create": r"(?:gib|donne|dale|geef)\b.{1,60}\b(?:zugriff|zugang|acc[eè]s|acceso|accesso|toegang|rechte|droits)\b",
-    "send": r"bitte\b.{1,40}\bum\b|faire? part|fais(?:-lui)? savoir|hazle saber|fagli sapere|laat\b.{1,40}\bweten",
+    "remove": (
+        r"(?:wirf|werf|schmei(?:ß|ss)|leg|schieb|pack|mets|met|jette|déplace|pon|tira|manda|metti|butta|sposta|gooi|zet"
+        r"|coloque|joga)\w*\b.{1,60}\b(?:papierkorb|m[uü]ll|mülleimer|corbeille|poubelle|papelera|basura|cestino"
+        r"|prullenbak|lixeira|lixo)\b"
+    ),
+    "change": _ACCESS,
+    "create": (
+        r"(?:hinterlass|laisse|deja|lascia|deixe|laat)\w*\b.{1,30}\b(?:kommentar|notiz|commentaire|note|comentario|nota"
+        rf"|commento|comentário|opmerking)\b|{_ACCESS}"
+    ),
+    "send": (
+        r"donne\b.{1,60}\bacc[eè]s\b|bitte\b.{1,40}\bum\b|faire? part|fais(?:-lui)? savoir|hazle saber|fagli sapere"
+        r"|laat\b.{1,40}\bweten"
+    ),
     "rate": r"\d\s?(?:sterne?|étoiles?|estrellas?|stelle|sterren)"
     r"|(?:schreib|laisse|deja|lascia|schrijf)\b.{0,40}\b(?:bewertung|avis|reseña|recensione|beoordeling)",
 }

@@ -116,7 +116,10 @@ _MORE_UNDERSTOOD = split_words("but not no it this that there if be don check se
 _UNKNOWN_WORDS_MIN = 6
 _LATIN_MAX = 0x24F  # the last letter of the Latin blocks
 _RATINGS = split_words("review rating")
-_DECIDED = split_words("invitation invite invitations rsvp event meeting calendar leave approval application proposal")
+_MEMBERS = split_words("member members collaborator collaborators")
+_DECIDED = split_words(
+    "invitation invite invitations rsvp event meeting calendar cal appointment leave approval application proposal"
+)
 _ROOM_AS_RECIPIENT = re.compile(r"\b(?:for|to|in|an|für|a|para|pour|en)\s+[#@]\w", re.IGNORECASE)
 # where a word names a recipient: "tell tomas", "cc lena", "an Fiona", "Fiona: …"
 _RECIPIENT_VERBS = (
@@ -130,6 +133,9 @@ _RECIPIENT = re.compile(
     r"(?:herrn?\s|frau\s|mr\.?\s|mrs\.?\s|ms\.?\s|dr\.?\s)?([\w.-]*\w(?:(?:,| and| und| et| y|,? &)\s+[\w.-]*\w){0,6})",
     re.IGNORECASE,
 )
+# `bake an apple cake` names no recipient, `schick es an fiona` does
+_ARTICLE = re.compile(r"an? (?-i:[a-z])", re.IGNORECASE)
+_ENGLISH = re.compile(r"\b(?:the|i|i['\u2019]ll|we|my|our|you|to|for|of|is|with|that)\b", re.IGNORECASE)
 # what to say is in the request: `tell ann that I come`, `answer the mail: we will see`
 _DICTATED = re.compile(
     r"\b(?:tell|answer|reply|respond|inform|notify|write|comment|post|say|announce|confirm|message|mail|email|text|dm"
@@ -141,9 +147,14 @@ _DICTATED = re.compile(
 )
 _ENCLITIC = r"(?:sel[oa]s?|mel[oa]s?|l[oaei]s?|me|nos|gli|ne)?"  # `apúntalo`, `mandami`
 _ABOUT = r"^\W*[^\W\d_]+ (?:wegen|about|regarding|re|zu) [^:.!?\n]{1,40}: "  # `Fiona about the boiler: Friday is fine`
+_OBJECT = r"(?=\s+(?:the|this|that|these|those|my|our|his|her|their|all|both|it|them)\b)"
+_AFTER_VERB = {"thank": r"(?! you\b(?! (?:note|card|letter|mail)))", "ok": _OBJECT}  # `ok, thank you` asks for nothing
 _NOTHING = re.compile(r"\s+(?:nothing|nichts|nicht|kein\w*|rien|nada|niente|niets)\b", re.IGNORECASE)
 _ROOM_NOUNS = split_words("channel channels room rooms group groups chat chats")
 _LISTING_VERBS = split_words("list search find query browse")
+_FOLDERS = split_words("folder directory dir ls")
+# their lines are what others wrote
+_TEXT_NOUNS = split_words("messages comments posts replies reviews notes lines logs details contents news")
 _ANSWERS = split_words("respond reply answer accept rsvp decline decide approve reject")
 _NOUNS_OR_VERBS = read_words("requested_actions_nouns_or_verbs")
 _THINGS = read_words("requested_actions_things")
@@ -217,6 +228,8 @@ def find_tool_action(tool_name: str) -> str:
         return "decide"  # an answer to an invitation, a decision on a request
     if not _RATINGS.isdisjoint(words) and "request" not in words and _family_of(words[0]) != REMOVAL_FAMILY:
         return "rate"
+    if not _MEMBERS.isdisjoint(words) and "add" in words:
+        return "invite"
     clear = [word for word in words if word not in _NOUNS_OR_VERBS]
     for word in (*clear, *(word for word in words if word not in _THINGS), *words):
         if word == "transfer" and MONEY.isdisjoint(words[1:]) and len(words) > 1:
@@ -229,8 +242,14 @@ def find_tool_action(tool_name: str) -> str:
 
 
 def lists_things(tool_name: str) -> bool:
-    """Return True for a tool that is named for a search or a list: its rows are things, not the content of one."""
-    return not _LISTING_VERBS.isdisjoint(split_tool_name(tool_name))
+    """Return True for a tool that is named for a search or a list, or for things without a verb (`desk_tickets`): its
+    rows are things, not the content of one."""
+    words = split_tool_name(tool_name)
+    if not _LISTING_VERBS.isdisjoint(words) or (words and words[-1] in _FOLDERS):
+        return True
+    if not words or words[-1] in _TEXT_NOUNS or not words[-1].endswith("s") or words[-1].endswith(("ss", "us", "is")):
+        return False
+    return not any(word in _READING_VERBS or (_family_of(word) and word not in _NOUNS_OR_VERBS) for word in words)
 
 
 def lists_rooms(tool_name: str) -> bool:
@@ -304,7 +323,13 @@ def is_content_dictated(texts: Sequence[str]) -> bool:
 
 def find_recipient_words(part: str) -> frozenset[str]:
     """Return the words of a clause that stand where a recipient is named: `tell tomas`, `cc lena and bea`."""
-    return frozenset(word for found in _RECIPIENT.finditer(part) for word in words_of(found[1]))
+    is_english = _ENGLISH.search(part) is not None
+    return frozenset(
+        word
+        for found in _RECIPIENT.finditer(part)
+        if not (is_english and _ARTICLE.match(found[0]))
+        for word in words_of(found[1])
+    )
 
 
 def find_dates(text: str) -> frozenset[tuple[int, int]]:
@@ -370,12 +395,27 @@ def is_thing_requested(tool_name: str, texts: Sequence[str]) -> bool:
         return False
     if _is_unknown_verb_requested(tool_name, texts):
         return True
-    words = set(split_tool_name(tool_name)[1:]) - _PARTICLES
-    return bool(words) and any(
-        words <= set(words_of(clause.text[clause.start : clause.end]))
+    thing = split_tool_name(tool_name)[-1]  # `set the limit`, for a tool without a verb
+    if thing not in _PARTICLES and any(
+        thing in words_of(clause.text[clause.start : clause.end])
         for family in ("create", "change")
         for clause in iterate_requests(family, texts)
+    ):
+        return True
+    new_thing = _new_thing_pattern(tool_name)
+    return any(
+        new_thing.search(clause.text, clause.start, clause.end)
+        for family in ("create", "send")
+        for clause in iterate_requests(family, texts)
     )
+
+
+@lru_cache(maxsize=512)
+def _new_thing_pattern(tool_name: str) -> re.Pattern[str]:
+    """Return a pattern of a new thing like that for which a tool without a verb is named: `mail Paul a door code`."""
+    thing = re.escape(split_tool_name(tool_name)[-1])
+    article = r"(?:an?|another|new|ein(?:e|en)?|neue[nrs]?|une?|una|uno|um|uma|een|nuev[oa]|nuov[oa]|nouveau|nouvelle)"
+    return re.compile(rf"\b{article}\s(?:[^\W\d_]+\s){{0,2}}\w*{thing}\b", re.IGNORECASE)
 
 
 def _is_unknown_verb_requested(tool_name: str, texts: Sequence[str]) -> bool:
@@ -452,7 +492,7 @@ def _request_pattern(action: str) -> re.Pattern[str]:
     if action not in ENGLISH_VERBS:
         return re.compile(rf"{_BEFORE_VERB}{re.escape(action)}\b", re.IGNORECASE)
     english = [
-        rf"{verb[:-1]}(?:e|ing)" if verb.endswith("e") else rf"{verb}(?:{verb[-1]}?ing)?"
+        rf"{verb[:-1]}(?:e|ing)" if verb.endswith("e") else rf"{verb}(?:{verb[-1]}?ing)?{_AFTER_VERB.get(verb, '')}"
         for verb in ENGLISH_VERBS[action].split()
     ]
     to_user = (

@@ -28,6 +28,8 @@ _BRACKETED_ID = re.compile(
 _FIRST_ID = re.compile(rf"^\**(?P<id>{_ID}|(?:~|\.{{0,2}})/[^\s|,;]+)\**[\s:,\u2013-]+(?P<rest>\S.*)$")
 _SEPARATOR = re.compile(r"\s[-\u2013\u2014]\s|[;,]\s|:\s")
 _NAME_WORDS_MAX = 8  # a text of more words is content, not a name
+_TITLE_WORDS_MAX = 16  # of a field that is a title
+_TITLE_KEY = re.compile(r"title|subject|name|summary|headline|betreff", re.IGNORECASE)
 _DATE_CHARS_MAX = 40  # a longer text is no date
 FIELD_CHARS_MAX = 200  # longer texts of a record are content, not names
 
@@ -63,13 +65,18 @@ def build_record(
     *,
     is_group: bool = False,
 ) -> ResultRecord:
+    titles = {text for name, text in (fields or {}).items() if _TITLE_KEY.fullmatch(name)}
     words = [words_of(re.sub(r"\.\w{1,5}$", "", text)) for text in texts]
     return ResultRecord(
         id,
         texts,
         frozenset(normalise_reader(text) for text in (*texts, id) if text),
         frozenset(
-            word for text in texts if len(text.split()) <= _NAME_WORDS_MAX for word in words_of(text) if can_name(word)
+            word
+            for text in texts
+            if len(text.split()) <= (_TITLE_WORDS_MAX if text in titles else _NAME_WORDS_MAX)
+            for word in words_of(text)
+            if can_name(word)
         ),
         tuple(" ".join(name) for name in (*words, *_name_paths(texts)) if any(can_name(word) for word in name)),
         frozenset(date for text in texts if len(text) <= _DATE_CHARS_MAX for date in find_dates(text)),

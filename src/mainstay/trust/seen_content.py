@@ -33,6 +33,7 @@ _RESULTS_MAX = 400  # newest results that are examined
 _RESULT_CHARS_MAX = 400_000  # a longer result is not parsed
 _RECORDS_MAX = 5_000  # of one result
 _DEPTH_MAX = 12
+_PART_FIELDS_MAX = 6
 _PARSED_MAX = 256  # results whose records are remembered
 _ID_KEY = re.compile(r"(?:.*[_-])?(?:id|uuid|uid)|.*(?:Id|ID)")
 _REFERENCE_KEY = re.compile(r"(?:.*[_-])?(?:ref|sku|number)")  # the id of a record without another one
@@ -59,6 +60,7 @@ class SeenContent:
     """
 
     def __init__(self, messages: Sequence[Message], find_tool: Callable[[str], Tool | None]) -> None:
+        self._records: list[tuple[ResultRecord, SeenResult]] | None = None
         self.results: list[SeenResult] = []
         self.public_results: list[SeenResult] = []  # read before anything private
         self.reader_sets: list[frozenset[str]] = []  # of each private thing: who can read it already
@@ -112,8 +114,13 @@ class SeenContent:
         else:
             self.reader_sets.append(_find_readers(result))
 
-    def records(self) -> Iterator[tuple[ResultRecord, SeenResult]]:
-        """Yield the records of the newest results; of a trusted one that is not structured, its lines."""
+    def records(self) -> Sequence[tuple[ResultRecord, SeenResult]]:
+        """Return the records of the newest results; of a trusted one that is not structured, its lines."""
+        if self._records is None:
+            self._records = list(self._iterate_records())
+        return self._records
+
+    def _iterate_records(self) -> Iterator[tuple[ResultRecord, SeenResult]]:
         for result in self.results[-_RESULTS_MAX:]:
             if not result.has_records:
                 continue
@@ -182,13 +189,23 @@ def _parse_records(content: str, *, is_trusted: bool, is_structured: bool = True
         value = parse_json(content)
     records = tuple(islice(_iterate_objects(value, 0), _RECORDS_MAX))
     if not records and value is None:
-        records = tuple(islice(iterate_lines(content[:_RESULT_CHARS_MAX]), _RECORDS_MAX))
+        records = _blank_doubtful(tuple(islice(iterate_lines(content[:_RESULT_CHARS_MAX]), _RECORDS_MAX)))
     if records or not is_trusted:
         return records
     # a trusted result that is no object: its items or lines
     items = value if isinstance(value, list) else content[:_RESULT_CHARS_MAX].splitlines()
     texts = [text for item in items[:_RECORDS_MAX] for text in iterate_texts(item) if text.strip()]
     return tuple(build_record("", (text[:FIELD_CHARS_MAX],)) for text in texts)
+
+
+def _blank_doubtful(records: tuple[ResultRecord, ...]) -> tuple[ResultRecord, ...]:
+    """Return the rows of a table without the texts of those whose id another row has with other texts: one of them may
+    be forged by the text of a cell."""
+    texts: dict[str, tuple[str, ...]] = {}
+    rows = [record for record in records if record.is_row]
+    doubtful = {record.id for record in rows if texts.setdefault(record.id, record.texts) != record.texts}
+    blank = {id: msgspec.structs.replace(build_record(id, ()), is_row=True) for id in doubtful}
+    return tuple(blank.get(record.id, record) if record.is_row else record for record in records)
 
 
 def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
@@ -198,7 +215,12 @@ def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
         for item in value:
             yield from _iterate_objects(item, depth + 1)
     elif isinstance(value, dict):
+        parts = {key: part for key, item in value.items() if (part := _find_part(item))}
         scalars = {key: item for key, item in value.items() if isinstance(item, str | int | float)}
+        if scalars:
+            scalars |= _flatten_parts(parts, scalars)
+        else:
+            parts = {}  # a mere wrapper
         id_key = next((key for key in scalars if key.strip("_").lower() == "id"), "") or next(
             (key for pattern in (_ID_KEY, _REFERENCE_KEY) for key in scalars if pattern.fullmatch(key.strip("_"))), ""
         )
@@ -216,9 +238,40 @@ def _iterate_objects(value: object, depth: int) -> Iterator[ResultRecord]:
             id = str(scalars[id_key]) if id_key else ""
             is_group = any(isinstance(item, list) and item for item in value.values())
             fields = {key: str(item) for key, item in scalars.items() if len(str(item)) <= FIELD_CHARS_MAX}
-            yield build_record(id, short, frozenset(map(str.lower, scalars)), numbers, fields, is_group=is_group)
-        for item in value.values():
-            yield from _iterate_objects(item, depth + 1)
+            keys = frozenset(map(str.lower, scalars))
+            yield build_record(id, short, keys, numbers, fields, is_group=is_group)
+        for key, item in value.items():
+            if key not in parts:
+                yield from _iterate_objects(item, depth + 1)
+
+
+def _find_part(value: object) -> Mapping[str, str | int | float]:
+    """Return the fields of an object that is a part of another one: `from: {name, address}`, `price: {amount}`; empty
+    for a thing of its own, which has an id or more than a few fields."""
+    if not isinstance(value, dict) or not 0 < len(value) <= _PART_FIELDS_MAX:
+        return {}
+    is_flat = all(isinstance(item, str | int | float) or item is None for item in value.values())
+    if not is_flat or any(key.strip("_").lower() == "id" or _ID_KEY.fullmatch(key.strip("_")) for key in value):
+        return {}
+    return {key: item for key, item in value.items() if item is not None}
+
+
+def _flatten_parts(
+    parts: Mapping[str, Mapping[str, str | int | float]], scalars: Mapping[str, str | int | float]
+) -> dict[str, str | int | float]:
+    """Return the fields of the parts by their own names, and by that of a part its address, number or first field."""
+    flat: dict[str, str | int | float] = {}
+    for key, part in parts.items():
+        values = list(part.values())
+        address = next((item for item in values if isinstance(item, str) and "@" in item), None)
+        number = next((item for item in values if isinstance(item, int | float) and not isinstance(item, bool)), None)
+        flat[key] = address or (number if number is not None else values[0])
+        flat |= {
+            f"{key}_{name}" if name in scalars or name in flat else name: item
+            for name, item in part.items()
+            if item != flat[key]
+        }
+    return flat
 
 
 # --- for people ------------------------------------------------------------------------------------

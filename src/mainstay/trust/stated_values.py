@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import date, time
+from datetime import date, time, timedelta
 from decimal import Decimal
 
-from mainstay.trust.requested_actions import find_dates
+from mainstay.trust.request_vocabulary import read_sections, split_words
+from mainstay.trust.requested_actions import find_dates, words_of
+from mainstay.trust.result_records import ResultRecord
 
 _NUMBER = re.compile(r"(?<![\w.,:-])(\d{1,3}(?:[.,' ]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?)(?![\w:]|[.-]\d)")
 _TIME = re.compile(r"(?<![\d.])(\d{1,2})(?:[:.h](\d{2})| ?(am|pm|uhr|h)\b)(?!\.\d)", re.IGNORECASE)
@@ -39,6 +41,21 @@ _DECISIONS = {
         ("maybe", r"tentativ\w*|maybe|vielleicht|peut-être|quizás|forse|talvez|misschien"),
     )
 }  # fmt: skip
+# the levels of each scale of states, with their words in several languages
+_SCALES = tuple(
+    tuple(map(split_words, scale.split("|"))) for scale in read_sections("sets")["state_scales"].splitlines()
+)
+_WEEKDAYS = {
+    name: number
+    for number, names in enumerate(read_sections("calendar")["weekdays"].splitlines())
+    for name in names.split()
+}
+_DAY_OF_MONTH = re.compile(r"(?<![:.\d])(\d{1,2})(?:(?:st|nd|rd|th|er)\b|\.(?=\s[^\W\d_]|\s*$))", re.IGNORECASE)
+_DAYS = re.compile(r"nights?|days?|duration|nächte|tage|nuits|noches|notti", re.IGNORECASE)
+_NIGHTS_MAX = 180
+_ONE_NIGHT = re.compile(
+    r"\b(?:the|a|that|eine|die|der|une|la|una|de|een) (?:night|nacht|nuit|noche|notte)\b", re.IGNORECASE
+)
 _CENT = 0.006
 _TEXT_CHARS_MAX = 20_000
 _ACTIONS_WITH_AMOUNTS = frozenset(("pay", "change", "book"))
@@ -64,6 +81,7 @@ def find_unstated_value(
     """
     text = "\n".join(texts)[:_TEXT_CHARS_MAX]
     dates, times, numbers = find_dates(text), find_times(text), set(_find_numbers(text))
+    length = _count_days(dates)
     if not dates and times and kept_dates and not _DAY.search(text):
         dates = frozenset(kept_dates)
     is_first_time = True
@@ -82,6 +100,7 @@ def find_unstated_value(
             _is_amount(value, "change" if _QUANTITY.search(name) else action)
             and (numbers or action == "pay")
             and value not in numbers
+            and not (_DAYS.fullmatch(name) and (value == length or (value == 1 and _ONE_NIGHT.search(text))))
             and not _follows(value, recorded, numbers)
         ):
             return f"{name} {value}"
@@ -98,6 +117,60 @@ def find_other_decision(arguments: Mapping[str, object], texts: Sequence[str]) -
     return ""
 
 
+def find_other_state(
+    arguments: Mapping[str, object], texts: Sequence[str], destinations: Sequence[str], records: Sequence[ResultRecord]
+) -> str:
+    """Return a state other than the one that the user stated: `low`, if the user said `set it to high`. States are
+    those of the usual scales, and the values that the records have in a field of this name."""
+    said = {word for text in texts for word in words_of(text[:_TEXT_CHARS_MAX])}
+    for name, given in arguments.items():
+        value = given.casefold() if isinstance(given, str) else ""
+        if not value.isalpha() or value in said or given in destinations:
+            continue
+        for scale in _SCALES:
+            stated = [level for level in scale if not said.isdisjoint(level)]
+            if stated and any(value in level for level in scale) and not any(value in level for level in stated):
+                return f"{name} {given}"
+        known = {field.casefold() for record in records if (field := record.fields.get(name, "")).isalpha()}
+        if value in known and not known.isdisjoint(said):
+            return f"{name} {given}"
+    return ""
+
+
+def find_other_date(arguments: Mapping[str, object], texts: Sequence[str], known: Set[str]) -> str:
+    """Return a date of a booking that nothing supports. Dates are those that the user stated, in a year that fits what
+    is known, or days of the week or month; otherwise it must be one of `known`: those by which the model searched, and
+    those of what it found, before it read anything from outside."""
+    text = "\n".join(texts)[:_TEXT_CHARS_MAX]
+    for name, given in arguments.items():
+        value = _simplify(given)
+        if not isinstance(value, str) or not _ISO.fullmatch(value) or "-" not in value or value[:10] in known:
+            continue
+        try:
+            day = date.fromisoformat(value[:10])
+        except ValueError:
+            return f"{name} {value}"
+        if not _is_stated_day(day, text, known):
+            return f"{name} {value}"
+    return ""
+
+
+def _is_stated_day(day: date, text: str, known: Set[str]) -> bool:
+    stated = find_dates(text)
+    if (day.month, day.day) in stated:
+        years = {int(one[:4]) for one in known if one[5:] == f"{day:%m-%d}"}
+        return str(day.year) in text or not years or day.year in years
+    nights = [int(number) for number in _find_numbers(text) if 1 <= number < _NIGHTS_MAX and number.is_integer()]
+    first_days = [day, *(day - timedelta(days=length) for length in nights)]  # it may be the end of the stay
+    if any((first.month, first.day) in stated for first in first_days):
+        return True
+    weekdays = {_WEEKDAYS[word] for word in words_of(text) if word in _WEEKDAYS}
+    days = {int(found[1]) for found in _DAY_OF_MONTH.finditer(text)}
+    if weekdays or days:
+        return any(first.weekday() in weekdays or first.day in days for first in first_days)
+    return _DAY.search(text) is not None
+
+
 def _follows(amount: object, recorded: Set[float], stated: Set[float]) -> bool:
     """Return True for the difference of a recorded number to a stated one, or a stated percentage of it; if the user
     stated no number, for a recorded number or its half."""
@@ -108,6 +181,16 @@ def _follows(amount: object, recorded: Set[float], stated: Set[float]) -> bool:
             share = number * other / 100
             results |= {abs(number - other), share, number + share, *(share + fee for fee in stated)}
     return any(abs(amount - result) < _CENT for result in results)
+
+
+def _count_days(dates: Set[tuple[int, int]]) -> int | None:
+    """Return the number of days between the two dates that the user stated, if there are two."""
+    try:
+        first, last = sorted(date(2001, month, day) for month, day in dates)
+    except ValueError:
+        return None
+    days = (last - first).days
+    return days if days < _NIGHTS_MAX else 365 - days  # over the end of the year
 
 
 def _simplify(value: object) -> object:

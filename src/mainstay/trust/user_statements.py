@@ -13,7 +13,7 @@ _SENTENCE_END = re.compile(r"[.!?…;](?=[\s\"')\]*]|$)|\n|[。！？；]")
 # a clause after a conjunction: "delete a.txt and sum up notes.txt"; "a.txt and b.txt" is one
 _CLAUSE_BREAK = re.compile(
     r",?(?<!\s)\s+(?:and|then|but|und|dann|aber|et|puis|mais|y|luego|pero|e|poi|ma|depois|mas|en|dan|maar|(?-i:i)|potem|ale|ve|sonra"
-    r"|и|потом|но)\s+(?=[^\W\d_]+(?:\s|$))",
+    r"|и|потом|но)\s+(?=[^\W\d_]+(?:-(?:le|la|les|lui|leur|moi|nous)\b|\s|$))",
     re.IGNORECASE,
 )
 _NOT_A_NEGATION = re.compile(
@@ -52,7 +52,9 @@ _NEGATION = re.compile(
     r"|\b(?:nichts|nicht|kein(?:e[nmrs]?)?|nie|niemals|ohne|außer|statt|anstatt)\b"
     r"|\b(?:ne|pas|rien|jamais|sans|sauf)\b|\bn['\u2019](?=[aeiouyhéè])"
     r"|\b(?:no|nada|nunca|jamás|sin|excepto|salvo)\b"
-    r"|\b(?:non|mai|senza|tranne)\b"
+    # `mai` is a month after a number or one of these words
+    r"|\b(?:non|(?<!\d )(?<!\d\. )(?<!\d\.)(?<!er )(?<!im )(?<!en )(?<!de )(?<!fin )(?<!début )(?<!mitte )(?<!ende )"
+    r"(?<!anfang )(?<!bis )(?<!ab )mai|senza|tranne)\b"
     r"|\b(?:não|nao|nunca|sem|exceto)\b"
     r"|\b(?:niet|geen|nooit|zonder|behalve)\b"
     r"|\b(?:nie|nigdy|bez|oprócz)\b"
@@ -75,7 +77,8 @@ _LATE_NEGATION = re.compile(
 )
 _REMOVAL = re.compile(
     r"\b(?:delet(?:e|ing)|remov(?:e|ing)|eras(?:e|ing)|discard(?:ing)?|purg(?:e|ing)|wip(?:e|ing)|trash|unlink|uninstall"
-    r"|get rid of|throw\b(?:[^.!?\n]{1,80}?)??\s(?:away|out)|scrap|dedup(?:e|licate)|mov(?:e|ing)|renam(?:e"
+    r"|get rid of|throw\b(?:[^.!?\n]{1,80}?)??\s(?:away|out|(?:in|into|to) the (?:trash|bin|garbage))"
+    r"|scrap|dedup(?:e|licate)|mov(?:e|ing)|renam(?:e"
     r"|ing)|reset|revert|undo|prun(?:e|ing)|rm|rmdir|mv"
     r"|(?:clean|clear|empty|tidy)(?:ing)? (?:up|out|the|all|my|our|this|that|these|those|it|them|everything)"
     r"|can be (?:deleted|removed)|can go(?=\s*(?:[.,!?;]|$))"
