@@ -343,7 +343,9 @@ class Session:
         if turn is None or not turn.wording.drops_refused_prompt:
             return
         mine = [message for message in self.messages if message.turn == turn.turn]
-        if any(message.role == "assistant" and message.parts[0].origin != RUNTIME for message in mine):
+        if any(
+            message.role == "assistant" and [part.origin for part in message.parts[:1]] != [RUNTIME] for message in mine
+        ):
             return
         dropped = {message.id for message in mine if message.id != self.amended_seq}
         self.messages = [message for message in self.messages if message.id not in dropped]
