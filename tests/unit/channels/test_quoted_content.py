@@ -352,6 +352,7 @@ def from_discord(content: str, *, mentions: tuple[int, ...] = (7,), forwarded: s
         type=SimpleNamespace(value=0),
         content=content,
         author=author,
+        channel=SimpleNamespace(name="general"),
         mentions=[SimpleNamespace(id=id) for id in mentions],
         attachments=[],
         message_snapshots=snapshots,
