@@ -217,6 +217,10 @@ def can_carry_words(hint: object) -> bool:
 
 def _is_structured(hint: object) -> bool:
     """Return True for a return type whose values the runtime encodes as JSON: text of others cannot add objects."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return _is_structured(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):  # `str | None` is a text
+        return str not in typing.get_args(hint) and Any not in typing.get_args(hint) and can_carry_words(hint)
     return hint is not Any and hint is not str and can_carry_words(hint)
 
 

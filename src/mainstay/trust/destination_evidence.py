@@ -25,6 +25,7 @@ import msgspec
 from mainstay.core.tool_ports import has_third_party_text
 from mainstay.trust.action_evidence import ActionEvidence
 from mainstay.trust.link_evidence import may_follow_link
+from mainstay.trust.message_places import find_rooms, leave_out_sources
 from mainstay.trust.named_destinations import (
     find_addresses,
     is_named_by_user,
@@ -121,8 +122,7 @@ class DestinationEvidence:
         )
 
     def supports(self, destination: str, *, follows_links: bool) -> bool:
-        """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is"
-        " there."""
+        """Return True if the destination may be reached unasked. `follows_links`: the call only reads what is there."""
         if destination.startswith("#") and any(_ROOM_NAME.search(text) for text in self._texts):
             return False  # the user named a room, and it is another one
         if find_tool_action(self._call.tool.name) not in STRICT_ACTIONS and is_room_named(destination, self._texts):
@@ -218,6 +218,8 @@ class DestinationEvidence:
 
     def _leave_out_recipients(self, part: str) -> str:
         """Return a clause without the words of the addresses in this call: who gets something does not describe it."""
+        if self._has_room:
+            part = leave_out_sources(part)
         addresses = (
             text
             for name in self._parameters
@@ -230,6 +232,10 @@ class DestinationEvidence:
         if words.isdisjoint(words_of(part)):
             return part
         return re.sub(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, words))})(?![^\W_])", " ", part, flags=re.IGNORECASE)
+
+    @cached_property
+    def _has_room(self) -> bool:
+        return find_tool_action(self._call.tool.name) == "send" and bool(find_rooms(self._call))
 
     def _is_destination(self, value: str) -> bool:
         arguments = self._call.arguments_by_name

@@ -11,7 +11,7 @@ import msgspec
 from mainstay.core.messages import Message, ToolCall, ToolResult
 from mainstay.core.ports import Tool, ToolContext
 from mainstay.core.tool_ports import CALL_TOOL_NAME, CallDestinations, only_reads
-from mainstay.core.tools import default_of
+from mainstay.core.tools import default_of, required_names
 from mainstay.guards.line_escaping import one_line
 from mainstay.trust.information_flow import TOOL_PREFIX
 from mainstay.trust.named_destinations import UNKNOWN_DESTINATION
@@ -34,6 +34,7 @@ SHOWN_CHARS_MAX = 200
 EVIDENCE_DESTINATIONS_MAX = 50  # of one call; more need approval unless the user wrote them
 DESTINATION_REPEATS_MAX = 10  # calls of one tool with one destination in a turn, under taint
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}\S{0,10})?$")
+_NEW_NAME = re.compile(r"(?:full_?)?name|nombre|nom|nome|naam", re.IGNORECASE)  # of a new thing
 NO_DESTINATION = ""  # stands for the effect of a sink that has no destination
 
 
@@ -185,6 +186,13 @@ def find_deviation(
     if longer := find_longer_name(reach.destinations, [record for record, _ in seen.records()], stated):
         return f"Content from outside is in this conversation, and the user named something else: {one_line(longer)}."
     action = find_tool_action(call.tool.name)
+    if action == "send":
+        from mainstay.trust.message_places import find_other_place
+
+        if place := find_other_place(call, reach.destinations, stated):
+            return (
+                f"Content from outside is in this conversation, and the user asked for no message to {one_line(place)}."
+            )
     if action == "decide" and (other := find_other_decision(call.arguments_by_name, stated)):
         return f"Content from outside is in this conversation, and the user decided otherwise: {one_line(other)}."
     if action in ("change", "create"):
@@ -193,6 +201,10 @@ def find_deviation(
             return (
                 f"Content from outside is in this conversation, and the user stated another value: {one_line(other)}."
             )
+    if action not in ("send", "pay", "book", REMOVAL_FAMILY) and (
+        other := _find_other_choice(call, action, reach, seen, policy_context)
+    ):
+        return f"Content from outside is in this conversation, and the user did not state this: {one_line(other)}."
     if action == "book" and (price := _find_exceeding_price(reach, seen, stated)):
         return f"Content from outside is in this conversation, and the user stated a lower price than {price}."
     if action == "book" and (other := find_other_date(call.arguments_by_name, stated, _find_known_dates(seen))):
@@ -203,6 +215,27 @@ def find_deviation(
     if different := find_unstated_value(call.arguments_by_name, action, stated, reach.destinations, recorded, dates):
         return f"Content from outside is in this conversation, and the user stated another value: {different}."
     return _explain_unrelated_data(call, reach, seen, policy_context)
+
+
+def _find_other_choice(
+    call: ToolInvocation, action: str, reach: CallDestinations, seen: SeenContent, policy_context: PolicyContext
+) -> str:
+    """Return a state, row or person of a change that the user did not choose."""
+    from mainstay.trust.chosen_values import find_other_person, find_unstated_choice
+
+    stated, all_texts = policy_context.request_texts(), policy_context.read_user_texts()
+    arguments = {
+        name: value
+        for name, value in call.arguments_by_name.items()
+        if value not in (None, "", default_of(call.tool.schema, name))
+        and not (action == "create" and _NEW_NAME.fullmatch(name))
+    }
+    other = ""
+    if action == "change":
+        other = find_unstated_choice(arguments, stated, all_texts, reach.destinations)
+    return other or find_other_person(
+        arguments, all_texts, reach.destinations, seen, policy_context.person, required_names(call.tool.schema)
+    )
 
 
 def _find_exceeding_price(reach: CallDestinations, seen: SeenContent, stated: Sequence[str]) -> str:

@@ -18,12 +18,14 @@ import msgspec
 
 from mainstay.core.tool_ports import only_reads
 from mainstay.core.tools import default_of, required_names
+from mainstay.trust.message_places import find_recipients, find_rooms
 from mainstay.trust.record_names import stem_of
 from mainstay.trust.request_verbs import ENGLISH_VERBS
 from mainstay.trust.request_vocabulary import can_name, read_words, split_words
 from mainstay.trust.requested_actions import (
     find_tool_action,
     is_content_dictated,
+    iterate_requests,
     lists_things,
     refers_to_people,
     refers_to_things,
@@ -135,7 +137,7 @@ def find_unrelated_data(
     if not texts and not any(value is True for value in call.arguments_by_name.values()):
         return ""
     naming = user_texts if refers_to_things(request_texts) or refers_to_people(request_texts) else request_texts
-    own = _Topic(naming, user_texts, destinations)
+    own = _Topic(naming, user_texts, destinations, has_room=bool(find_rooms(call)))
     is_dictated = is_content_dictated(request_texts)
     is_translated = any(map(_LANGUAGE.search, request_texts))
     related: list[Passage] = []
@@ -346,11 +348,18 @@ _PLAIN_ACTIONS = frozenset(("decide", "book"))  # no message: a text beside them
 class _Topic:
     """What the user's words are about, apart from the destination."""
 
-    def __init__(self, texts: Sequence[str], user_texts: Sequence[str], destinations: Sequence[str]) -> None:
+    def __init__(
+        self, texts: Sequence[str], user_texts: Sequence[str], destinations: Sequence[str], *, has_room: bool = False
+    ) -> None:
         place = {word for destination in destinations for word in words_of(destination)}
+        # `mail our CEO`: what she wrote elsewhere is not related by that
+        clauses = (clause.text[clause.start : clause.end] for clause in iterate_requests("send", texts))
+        recipients = {word for part in clauses for word in find_recipients(part)} if has_room else set[str]()
         words = [word for text in texts for word in words_of(text)]
         self._topic = frozenset(
-            stem_of(word) for word in words if can_name(word) and word not in place and word not in _NO_TOPIC
+            stem_of(word)
+            for word in words
+            if can_name(word) and word not in place and word not in recipients and word not in _NO_TOPIC
         )
         self.said = frozenset(words)
         self._text = "\n".join(user_texts)

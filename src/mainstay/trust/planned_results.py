@@ -81,6 +81,14 @@ _WITH = re.compile(
     re.IGNORECASE,
 )
 
+# where what a message says begins: `tell her that …`, `tell her I …`, `sag ihm, dass …`, `dis-lui de …`
+_SAID = re.compile(
+    r"(?::\s|\s[\u2013\u2014]\s|['\"\u201c\u201e\u00ab]"
+    r"|,?\s(?:that|whether|if|dass|daß|ob|que|qu['\u2019]\w+|che|dat)\b"
+    r"|(?<=\w)\s(?:i|we|i['\u2019]\w+|we['\u2019]\w+|ich|wir|je|j['\u2019]\w+|nous|yo|io|noi|eu|nós|ik|wij|we)\s).*",
+    re.IGNORECASE | re.DOTALL,
+)
+
 
 class PlannedResults:
     """The planned results of a conversation, for a call of the family `action`. `naming_texts` are the user's texts
@@ -217,7 +225,17 @@ class PlannedResults:
                 or self._choose_by_bound(records, parts)
                 or (records if self._means_all(result, len(by_id)) else [])
             )
+            records = self._leave_out_others(records, result)
         return [record for record in records if self._fits_recipient(record)]
+
+    def _leave_out_others(self, records: list[ResultRecord], result: SeenResult) -> list[ResultRecord]:
+        """Return the records without those of authors whom the user did not name, if the id of a record is that of its
+        author and the user named some of them: `Jonas and Tom offer tickets. Answer them`."""
+        own_ids = {record.id for record in self._records.get(id(result), [])}
+        if self._action != "send" or all(record.id in own_ids for record in records):
+            return records
+        named = [record for record in records if not self._words.isdisjoint(words_of(record.id))]
+        return named or records
 
     def _fits_recipient(self, record: ResultRecord) -> bool:
         """Return False if the request names a recipient who is not in the record."""
@@ -232,11 +250,8 @@ class PlannedResults:
                 _ALL.search(part) and not nouns.isdisjoint(words_of(part)) for part in self._clauses
             )
         words = {stem_of(word) for text in iterate_texts(list(result.arguments.values())) for word in words_of(text)}
-        return (
-            count <= _RECORDS_MAX
-            and not self._stems.isdisjoint(words)
-            and any(asks_for_several(part) for part in self._clauses)
-        )
+        parts = [leave_out_message(part) if self._action == "send" else part for part in self._clauses]
+        return count <= _RECORDS_MAX and not self._stems.isdisjoint(words) and any(map(asks_for_several, parts))
 
     def _find_counted(self, records: Sequence[ResultRecord]) -> Sequence[ResultRecord]:
         """Return the records if there are as many as the user said: `delete the two files in /Old`."""
@@ -289,6 +304,12 @@ def find_exceeding(records: Sequence[ResultRecord], destinations: Sequence[str],
         if isinstance(price, float) and price > max(bounds):
             return f"{price:g}"
     return ""
+
+
+def leave_out_message(part: str) -> str:
+    """Return a clause without what the message says: `answer him that I take the two tickets` means one message."""
+    found = _SAID.search(part)
+    return part[: found.start()] if found is not None else part
 
 
 def _is_plural(noun: str) -> bool:

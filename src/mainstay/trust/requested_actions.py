@@ -352,6 +352,11 @@ def names_group(part: str) -> bool:
     return _GROUP.search(part) is not None
 
 
+def is_reply(part: str) -> bool:
+    """Return True if a clause asks for an answer: its place is that of what is answered."""
+    return _REPLY.search(part) is not None
+
+
 def refers_to_things(texts: Sequence[str]) -> bool:
     """Return True if a text speaks of something without its name: `forward it`, `cancel that`."""
     return any(_ANAPHORA.search(text[:_REQUEST_CHARS_MAX]) for text in texts)

@@ -43,7 +43,7 @@ _DECISIONS = {
 }  # fmt: skip
 # the levels of each scale of states, with their words in several languages
 _SCALES = tuple(
-    tuple(map(split_words, scale.split("|"))) for scale in read_sections("sets")["state_scales"].splitlines()
+    tuple(map(split_words, scale.casefold().split("|"))) for scale in read_sections("sets")["state_scales"].splitlines()
 )
 _WEEKDAYS = {
     name: number
