@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 
-from mainstay.trust.request_vocabulary import SYNONYMS, can_name, split_words
+from mainstay.trust.request_vocabulary import SYNONYMS, can_name, read_words, split_words
 from mainstay.trust.requested_actions import (
     find_recipient_words,
     is_reply,
@@ -21,7 +21,7 @@ _TEXT_CHARS_MAX = 4_000
 _ROOMS = split_words(
     "channel channels room rooms group groups chat kanal raum gruppe salon canal groupe grupo gruppo stanza sala kanaal"
 )
-_CHATS = _ROOMS | split_words("dm sms text whatsapp telegram signal slack teams discord mattermost irc tweet")
+_CHATS = _ROOMS | read_words("message_places_chats")
 _MAILS = split_words("mail mails email emails inbox gmail outlook")
 _MAIL_NOUN = r"(?:e-?mails?|mails?|courriels?|correos?|mailtje)"
 _ARTICLE = r"(?:an?|ein(?:e[nr]?)?|une?|una?|uma?|een|the|die|le|el|la)"
