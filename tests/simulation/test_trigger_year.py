@@ -259,7 +259,9 @@ def why(schedule: str, zone: str, moment: int, *, extra: bool) -> str:
     """By which of its known differences croniter has, or lacks, this moment."""
     fields, info = parsed(schedule), ZoneInfo(zone)
     shown = datetime.fromtimestamp(moment, info)
-    _, _, day, _, weekday = schedule.split()
+    _, hour, day, _, weekday = schedule.split()
+    if not extra and hour == "0-23" and offset(moment - 1, info) < offset(moment, info):
+        return "a range of all hours counts as a wildcard"  # since croniter 7
     if extra and fields.fixed and shown.fold:
         return "a fixed time that comes twice fires twice"
     if extra and not fields.fixed and offset(moment - 1, info) < offset(moment, info):
